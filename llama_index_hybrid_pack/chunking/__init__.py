@@ -1,0 +1,1 @@
+"""Documents to nodes: parsers that respect a document's structure."""

@@ -1,0 +1,1 @@
+"""Nodes to searchable: analyzer, filters, embedding model and stores."""

@@ -1,0 +1,1 @@
+"""Vector stores that search by vector and by words, with filters in both."""

@@ -1,0 +1,1 @@
+"""Candidates to context: rerankers, thresholds and diversity."""

@@ -1,0 +1,1 @@
+"""Query to candidates: retrievers, fusion and per-call scope."""

@@ -1,0 +1,1 @@
+"""Fakes and contract suites that users can run on their own components."""
