@@ -64,7 +64,7 @@ class _BytePairTokenizer(Tokenizer):
     def spans(self, text: str) -> list[tuple[int, int]]:
         tokens = self._encoding.encode_ordinary(text)
         _, starts = self._encoding.decode_with_offsets(tokens)
-        ends = [*starts[1:], len(text)]
+        ends = [*starts[1:], len(text)][: len(starts)]
         # Several tokens of one multi-byte character share its start; all but the last are empty.
         return list(zip(starts, ends, strict=True))
 
