@@ -94,10 +94,10 @@ def test_equal_to_brute_force_on_random_vectors(
             for i in range(n)
             if i not in picked
         }
-        assert values[pick.index] >= max(values.values()) - 1e-5
+        assert values[pick.position] >= max(values.values()) - 1e-5
         if picked:
-            assert pick.value == pytest.approx(values[pick.index], abs=1e-5)
-        picked.append(pick.index)
+            assert pick.value == pytest.approx(values[pick.position], abs=1e-5)
+        picked.append(pick.position)
     assert sorted(picked) == list(range(n))
 
 

@@ -95,14 +95,18 @@ def test_length_of_vectors_does_not_matter() -> None:
 
 def test_a_zero_vector_is_similar_to_nothing() -> None:
     picks = mmr_rank([1.0, 0.9, 0.8], [[1, 0], [1, 0], [0, 0]], lambda_mult=0.5, k=3)
-    assert [(pick.index, pick.max_similarity) for pick in picks] == [(0, 0.0), (2, 0.0), (1, 1.0)]
+    assert [(pick.position, pick.max_similarity) for pick in picks] == [
+        (0, 0.0),
+        (2, 0.0),
+        (1, 1.0),
+    ]
 
 
 def test_a_pick_says_why() -> None:
     pick = mmr_rank([1.0, 0.5], [[1, 0], [1, 0]], lambda_mult=0.75, k=2)[1]
     assert (pick.relevance, pick.max_similarity) == (0.5, 1.0)
     assert pick.value == pytest.approx(0.75 * 0.5 - 0.25 * 1.0)
-    assert type(pick.index) is int
+    assert type(pick.position) is int
     assert type(pick.value) is float
 
 
@@ -148,3 +152,26 @@ def test_shapes_that_do_not_fit_are_refused() -> None:
         mmr_select([1.0, 2.0], [[1.0]], lambda_mult=0.5, k=1)
     with pytest.raises(ConfigError, match="shape"):
         mmr_select_by_similarity([1.0, 2.0], [[1.0]], lambda_mult=0.5, k=1)
+
+
+def test_lists_arrays_and_lists_of_arrays_give_the_same_picks() -> None:
+    rng = np.random.default_rng(3)
+    vectors = rng.normal(size=(50, 16)).astype(np.float32)
+    relevance = rng.random(50)
+    want = mmr_select(relevance, vectors, lambda_mult=0.5, k=20)
+    for same in (vectors.tolist(), list(vectors), vectors.astype(np.float64), vectors.T.copy().T):
+        assert mmr_select(relevance, same, lambda_mult=0.5, k=20) == want
+
+
+def test_whole_numbers_and_huge_numbers_in_lists_are_read() -> None:
+    assert mmr_select([1, 1, 1], [[2, 0], [3, 0], [0, 1]], lambda_mult=0.5, k=2) == [0, 2]
+    huge = [[1e90, 0.0], [1e90, 0.0], [0.0, 1e90]]
+    assert mmr_select([1, 1, 1], huge, lambda_mult=0.5, k=2) == [0, 2]
+    large = np.array([[1e30, 0.0], [1e30, 0.0], [0.0, 1e30]], dtype=np.float32)
+    assert mmr_select([1, 1, 1], large, lambda_mult=0.5, k=2) == [0, 2]
+
+
+@pytest.mark.parametrize("ragged", [[[1.0, 2.0], [1.0]], [["a"], ["b"]]])
+def test_rows_that_are_no_vectors_of_one_length_are_refused(ragged: list[list[object]]) -> None:
+    with pytest.raises(ConfigError, match="array of numbers"):
+        mmr_select([1.0, 1.0], ragged, lambda_mult=0.5, k=1)
