@@ -1,0 +1,1 @@
+"""Pieces of the analyzer: characters, languages, and the way from a token to its terms."""

@@ -1,0 +1,203 @@
+"""From a token between two spaces to its terms."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+
+from llama_index_hybrid_pack.indexing.analysis.characters import (
+    MARK,
+    UNSPACED,
+    fold,
+    lower,
+    prepare,
+)
+from llama_index_hybrid_pack.indexing.analysis.languages import FOLD_FIRST, stem
+
+_CHAR = f"[A-Za-z0-9{MARK}]"
+_WORD = f"[A-Za-z0-9]{_CHAR}*(?:'[A-Za-z0-9]{_CHAR}*)*"
+# C++ and CD4+ keep their plus, C# and F# their sharp; a plus or sharp between words is a gap.
+_SUFFIX = (
+    rf"(?:\+\+(?![A-Za-z+])|\+(?![A-Za-z0-9+])"
+    rf"|(?<=[A-Za-z])(?<!{_CHAR}[A-Za-z])#(?![A-Za-z0-9]))"
+)
+_ATOM = f"{_WORD}{_SUFFIX}?"
+_THOUSANDS = r"(?<=[0-9]),(?=(?:[0-9]{2},)*[0-9]{3}(?![0-9]))"
+_JOINER = rf"(?:_+|://|::?|//?|\\\\?|[-.&@]|{_THOUSANDS}|(?<=\+\+)(?=[0-9]))"
+_RUN = re.compile(
+    rf"{UNSPACED}[{UNSPACED}{MARK}]*"
+    rf"|(?:(?<![A-Za-z0-9.{MARK}])\.(?=[A-Za-z]))?{_ATOM}(?:{_JOINER}{_ATOM})*"
+)
+_PLAIN = re.compile(f"[A-Za-z][A-Za-z{MARK}]*")
+_SEGMENT = re.compile(rf"{_ATOM}(?:(?:_+|[-.]|(?<=\+\+)(?=[0-9])){_ATOM})*")
+_ATOMS = re.compile(_ATOM)
+_CLUSTER = re.compile(f"{UNSPACED}{MARK}*")
+_HUMP = re.compile(f"[A-Z]+(?=[A-Z][a-z])(?![A-Z]s$)|[A-Z]+s$|[A-Z]?[a-z{MARK}]+|[A-Z]+|[0-9]+")
+_INITIALS = re.compile(r"[A-Za-z](?:\.[A-Za-z])+")
+_VERSION = re.compile(r"[vV](?=[0-9]+\.[0-9])")
+_GROUPED = re.compile(r"[0-9]{1,3}(?:,[0-9]{2,3})+")
+
+#: What English puts after an apostrophe and what Romance languages put before one.
+_ENCLITICS = frozenset({"s", "re", "ve", "ll", "d", "m"})
+_ELISIONS = frozenset(
+    {"c", "d", "j", "l", "m", "n", "s", "t", "qu", "jusqu", "lorsqu", "puisqu", "quoiqu"}
+    | {"un", "all", "dall", "dell", "nell", "sull"}
+)
+#: Longer tokens are rare and would fill the memory of tokens.
+_REMEMBERED_LENGTH = 64
+_REMEMBERED_TOKENS = 65_536
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Settings of a pipeline, resolved."""
+
+    stemmer: str | None
+    stop_words: frozenset[str]
+    fold_accents: bool
+    identifier_parts: bool
+    max_term_length: int
+    ngram: int
+
+
+class _Memory(dict[str, tuple[str, ...]]):
+    """Terms of the tokens seen before; text repeats its words, so most tokens are found here."""
+
+    def __init__(self, compute: Callable[[str], tuple[str, ...]]) -> None:
+        super().__init__()
+        self._compute = compute
+
+    def __missing__(self, token: str) -> tuple[str, ...]:
+        terms = self._compute(token)
+        if len(token) <= _REMEMBERED_LENGTH:
+            if len(self) >= _REMEMBERED_TOKENS:
+                self.clear()
+            self[token] = terms
+        return terms
+
+
+class Pipeline:
+    """Turns text into terms; safe to share between threads."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+        self._documents = _Memory(lambda token: tuple(self._terms(token, query=False)))
+        self._queries = _Memory(lambda token: tuple(self._terms(token, query=True)))
+
+    def document(self, text: str) -> list[str]:
+        """Return the terms under which a text is found."""
+        return list(chain.from_iterable(map(self._documents.__getitem__, text.split())))
+
+    def query(self, text: str) -> list[str]:
+        """Return the terms that a query looks for."""
+        return list(chain.from_iterable(map(self._queries.__getitem__, text.split())))
+
+    def _terms(self, token: str, *, query: bool) -> Iterator[str]:
+        text, shadow = prepare(token)
+        longest = self._rules.max_term_length
+        for match in _RUN.finditer(shadow):
+            start, end = match.span()
+            run = shadow[start:end]
+            if run[0] == UNSPACED:
+                found = self._grams(text[start:end], run, query=query)
+            elif _PLAIN.fullmatch(run):
+                found = self._word(text[start:end], run)
+            elif _INITIALS.fullmatch(run) and (run.isupper() or shadow[end : end + 1] == "."):
+                found = iter([self._normal(lower(text[start:end].replace(".", "")))])
+            else:
+                found = self._identifier(text[start:end], run)
+            for term in found:
+                yield term[:longest]
+
+    def _grams(self, text: str, shadow: str, *, query: bool) -> Iterator[str]:
+        """Cut a run without spaces into overlapping grams of its characters with their marks."""
+        spans = [match.span() for match in _CLUSTER.finditer(shadow)]
+        longest = min(self._rules.ngram, len(spans))
+        for size in range(longest if query else 1, longest + 1):
+            for first in range(len(spans) - size + 1):
+                yield self._form(lower(text[spans[first][0] : spans[first + size - 1][1]]))
+
+    def _form(self, word: str) -> str:
+        return fold(word) if self._rules.fold_accents else word
+
+    def _normal(self, word: str) -> str:
+        """Return the stem of a lower-case word without accents."""
+        name = self._rules.stemmer
+        if name is None:
+            return self._form(word)
+        if name in FOLD_FIRST:
+            return stem(name, self._form(word))
+        return self._form(stem(name, word))
+
+    def _word(self, text: str, shadow: str) -> Iterator[str]:
+        """Yield the term of a word of letters, and the parts of one in camel case."""
+        word = lower(text)
+        if self._form(word) in self._rules.stop_words:
+            return
+        yield self._normal(word)
+        yield from self._humps(text, shadow)
+
+    def _humps(self, text: str, shadow: str) -> Iterator[str]:
+        if not self._rules.identifier_parts or shadow.islower() or shadow.isupper():
+            return
+        spans = [match.span() for match in _HUMP.finditer(shadow)]
+        if len(spans) < 2:
+            return
+        for start, end in spans:
+            word = lower(text[start:end])
+            if end - start > 1 and self._form(word) not in self._rules.stop_words:
+                yield self._normal(word)
+
+    def _identifier(self, text: str, shadow: str) -> Iterator[str]:
+        """Yield an identifier whole, then its segments, then its words."""
+        atoms = [match.span() for match in _ATOMS.finditer(shadow)]
+        if len(atoms) == 1 and atoms[0] == (0, len(shadow)):
+            yield from self._atom(text, shadow)
+            return
+        whole = self._form(lower(text))
+        yield whole
+        if _GROUPED.fullmatch(shadow):
+            yield whole.replace(",", "")
+            return
+        if not self._rules.identifier_parts:
+            return
+        if _VERSION.match(shadow):
+            yield whole[1:]
+        segments = [match.span() for match in _SEGMENT.finditer(shadow)]
+        if len(segments) > 1:
+            for start, end in segments:
+                if (start, end) not in atoms:
+                    yield self._form(lower(text[start:end]))
+        for start, end in atoms:
+            yield from self._atom(text[start:end], shadow[start:end])
+
+    def _atom(self, text: str, shadow: str) -> Iterator[str]:
+        """Yield the terms of one word that may have digits, apostrophes or a trailing sign."""
+        bare = shadow.rstrip("+#")
+        if len(bare) < len(shadow):
+            yield self._form(lower(text))
+            if not self._rules.identifier_parts:
+                return
+            text = text[: len(bare)]
+        if "'" in bare:
+            yield from self._apostrophes(text)
+        elif _PLAIN.fullmatch(bare):
+            yield from self._word(text, bare)
+        else:
+            yield self._form(lower(text))
+            yield from self._humps(text, bare)
+
+    def _apostrophes(self, text: str) -> Iterator[str]:
+        pieces = lower(text).split("'")
+        while len(pieces) > 1 and pieces[-1] in _ENCLITICS:
+            pieces.pop()
+        while len(pieces) > 1 and pieces[0] in _ELISIONS:
+            pieces.pop(0)
+        words = ["".join(pieces)]
+        if len(pieces) > 1 and pieces[-1] != "t":
+            words += [piece for piece in pieces if len(piece) > 1]
+        for word in words:
+            if self._form(word) not in self._rules.stop_words:
+                yield self._normal(word)

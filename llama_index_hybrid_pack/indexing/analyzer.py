@@ -1,0 +1,182 @@
+"""Text to terms: one analyzer for every lexical engine, for documents and for queries."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import unicodedata
+from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from llama_index_hybrid_pack.errors import ConfigError
+from llama_index_hybrid_pack.indexing.analysis.characters import fold, lower
+from llama_index_hybrid_pack.indexing.analysis.languages import (
+    default_stop_words,
+    has_stemmer,
+    language_name,
+    stemmer_version,
+)
+from llama_index_hybrid_pack.indexing.analysis.pipeline import Pipeline, Rules
+
+#: Grows with every change that gives other terms for the same text and settings.
+ANALYZER_VERSION = 1
+
+
+class Analyzer(BaseModel):
+    """Turns text into search terms; identifiers stay whole and also count as parts.
+
+    Use the same analyzer for documents and for queries; every lexical engine of this package
+    does. It is a value: frozen, hashable, equal when its settings are, and safe to share between
+    threads, to pickle and to copy.
+
+    Example:
+        >>> Analyzer().terms("See the manuals (E-504).")
+        ['see', 'manual', 'e-504', 'e', '504']
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    language: str | None = Field(
+        default="en",
+        description="ISO 639-1 code or Snowball name; None = no stemming and no stop words.",
+    )
+    stemming: bool = Field(
+        default=True, description="Stem words with Snowball where the language has a stemmer."
+    )
+    stop_words: Literal["auto"] | tuple[str, ...] | None = Field(
+        default="auto",
+        description="auto = short list by language; or a list of your own; None = keep all words.",
+    )
+    fold_accents: bool = Field(
+        default=True, description="Take accents away, so that cafe finds café."
+    )
+    identifier_parts: bool = Field(
+        default=True,
+        description="Index the parts of E-504, user_id and HTTPServer beside the whole.",
+    )
+    max_term_length: int = Field(
+        default=128, ge=8, le=1024, description="Characters after which a term is cut."
+    )
+    ngram: int = Field(
+        default=2,
+        ge=1,
+        le=3,
+        description="Characters per gram in scripts without spaces (Chinese, Thai …).",
+    )
+
+    if not TYPE_CHECKING:  # type checkers keep the signature that pydantic derives
+
+        def __init__(self, **data: Any) -> None:
+            try:
+                super().__init__(**data)
+            except ValidationError as error:
+                problems = "; ".join(
+                    f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']}"
+                    for item in error.errors()
+                )
+                msg = f"These options make no Analyzer: {problems}."
+                raise ConfigError(msg) from error
+            _ = self._pipeline  # an unknown language is an error now, not at the first text
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Return the name used when serialising."""
+        return "Analyzer"
+
+    @cached_property
+    def _pipeline(self) -> Pipeline:
+        name = None if self.language is None else language_name(self.language)
+        if self.stop_words == "auto":
+            words = frozenset[str]() if name is None else default_stop_words(name)
+        else:
+            words = frozenset(self.stop_words or ())
+        words = frozenset(lower(word) for word in words)
+        return Pipeline(
+            Rules(
+                stemmer=name if name and self.stemming and has_stemmer(name) else None,
+                stop_words=frozenset(map(fold, words)) if self.fold_accents else words,
+                fold_accents=self.fold_accents,
+                identifier_parts=self.identifier_parts,
+                max_term_length=self.max_term_length,
+                ngram=self.ngram,
+            )
+        )
+
+    def terms(self, text: str) -> list[str]:
+        """Return the terms under which a text is indexed.
+
+        Args:
+            text: Any string.
+
+        Returns:
+            Terms in order, repeats kept; none is empty or holds white space, so that an engine
+            may be given ``" ".join(terms)`` and a white-space tokenizer.
+        """
+        return self._pipeline.document(text)
+
+    def query_terms(self, text: str) -> list[str]:
+        """Return the terms that a query looks for: a subset of what :meth:`terms` gives.
+
+        Args:
+            text: The query.
+
+        Returns:
+            Terms in order, repeats kept; empty for a query of stop words or of symbols only.
+        """
+        return self._pipeline.query(text)
+
+    def fingerprint(self) -> str:
+        """Return a hash that changes whenever the terms of some text could.
+
+        Returns:
+            32 hexadecimal digits, the same in every process with the same versions of this
+            package's analyzer, of the stemmers and of Python's Unicode tables.
+        """
+        state = [self.to_dict(), stemmer_version(), unicodedata.unidata_version]
+        encoded = json.dumps(state, sort_keys=True, ensure_ascii=True).encode()
+        return hashlib.sha256(encoded).hexdigest()[:32]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the settings as JSON-able values, with class name and version."""
+        return {
+            "class_name": self.class_name(),
+            "version": ANALYZER_VERSION,
+            **self.model_dump(mode="json"),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Analyzer:
+        """Build an analyzer from what :meth:`to_dict` returned.
+
+        Args:
+            data: The settings.
+
+        Returns:
+            An equal analyzer.
+
+        Raises:
+            ConfigError: If the settings are unknown, or of a newer version of this package.
+        """
+        fields = dict(data)
+        name = fields.pop("class_name", cls.class_name())
+        version = fields.pop("version", ANALYZER_VERSION)
+        if name != cls.class_name() or not isinstance(version, int) or version > ANALYZER_VERSION:
+            msg = (
+                f"These settings are of {name!r} version {version!r}; this package reads "
+                f"{cls.class_name()!r} up to version {ANALYZER_VERSION}."
+            )
+            raise ConfigError(msg)
+        return cls(**fields)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The memory of tokens stays behind.
+        return type(self).from_dict, (self.to_dict(),)
+
+    def __copy__(self) -> Analyzer:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Analyzer:
+        return self
