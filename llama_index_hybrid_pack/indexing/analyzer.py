@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from llama_index_hybrid_pack.errors import ConfigError
 from llama_index_hybrid_pack.indexing.analysis.characters import fold, lower
 from llama_index_hybrid_pack.indexing.analysis.languages import (
+    default_query_stop_words,
     default_stop_words,
     has_stemmer,
     language_name,
@@ -49,6 +50,13 @@ class Analyzer(BaseModel):
     stop_words: Literal["auto"] | tuple[str, ...] | None = Field(
         default="auto",
         description="auto = short list by language; or a list of your own; None = keep all words.",
+    )
+    query_stop_words: Literal["auto"] | tuple[str, ...] | None = Field(
+        default="auto",
+        description=(
+            "Left out of queries only, and only when another word remains: what, how, does, my … "
+            "auto = by language; or a list of your own; None = keep them."
+        ),
     )
     fold_accents: bool = Field(
         default=True, description="Take accents away, so that cafe finds café."
@@ -89,21 +97,29 @@ class Analyzer(BaseModel):
     @cached_property
     def _pipeline(self) -> Pipeline:
         name = None if self.language is None else language_name(self.language)
-        if self.stop_words == "auto":
-            words = frozenset[str]() if name is None else default_stop_words(name)
-        else:
-            words = frozenset(self.stop_words or ())
-        words = frozenset(lower(word) for word in words)
         return Pipeline(
             Rules(
                 stemmer=name if name and self.stemming and has_stemmer(name) else None,
-                stop_words=frozenset(map(fold, words)) if self.fold_accents else words,
+                stop_words=self._words(self.stop_words, name, default_stop_words),
+                query_stop_words=self._words(self.query_stop_words, name, default_query_stop_words),
                 fold_accents=self.fold_accents,
                 identifier_parts=self.identifier_parts,
                 max_term_length=self.max_term_length,
                 ngram=self.ngram,
             )
         )
+
+    def _words(
+        self,
+        option: str | tuple[str, ...] | None,
+        name: str | None,
+        default: Callable[[str], frozenset[str]],
+    ) -> frozenset[str]:
+        """Resolve a list of words and bring it into the form that terms have before stemming."""
+        if isinstance(option, str):
+            option = tuple(default(name)) if name is not None else ()
+        words = map(lower, option or ())
+        return frozenset(map(fold, words) if self.fold_accents else words)
 
     def terms(self, text: str) -> list[str]:
         """Return the terms under which a text is indexed.

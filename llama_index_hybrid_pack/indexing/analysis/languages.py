@@ -10,7 +10,7 @@ from typing import Protocol, cast
 import Stemmer
 
 from llama_index_hybrid_pack.errors import ConfigError
-from llama_index_hybrid_pack.indexing.analysis.stop_words import STOP_WORDS
+from llama_index_hybrid_pack.indexing.analysis.stop_words import QUERY_WORDS, STOP_WORDS
 
 #: ISO 639-1 code → name of the Snowball stemmer, or the language's name where there is none.
 LANGUAGES: dict[str, str] = {
@@ -108,3 +108,8 @@ def stem(name: str, word: str) -> str:
 def default_stop_words(name: str) -> frozenset[str]:
     """Return the stop words of a language; empty where this package has no list."""
     return STOP_WORDS.get(name, frozenset())
+
+
+def default_query_stop_words(name: str) -> frozenset[str]:
+    """Return the question words of a language; empty where this package has no list."""
+    return QUERY_WORDS.get(name, frozenset())

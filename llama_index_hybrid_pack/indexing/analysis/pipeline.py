@@ -37,6 +37,8 @@ _CLUSTER = re.compile(f"{UNSPACED}{MARK}*")
 _HUMP = re.compile(f"[A-Z]+(?=[A-Z][a-z])(?![A-Z]s$)|[A-Z]+s$|[A-Z]?[a-z{MARK}]+|[A-Z]+|[0-9]+")
 _INITIALS = re.compile(r"[A-Za-z](?:\.[A-Za-z])+")
 _VERSION = re.compile(r"[vV](?=[0-9]+\.[0-9])")
+_HYPHENATED = re.compile(f"[A-Za-z{MARK}]+(?:-[A-Za-z{MARK}]+)+")
+_ORDINAL = re.compile(r"[0-9]*(?:1st|2nd|3rd|[0-9]th)", re.IGNORECASE)
 _GROUPED = re.compile(r"[0-9]{1,3}(?:,[0-9]{2,3})+")
 
 #: What English puts after an apostrophe and what Romance languages put before one.
@@ -45,17 +47,26 @@ _ELISIONS = frozenset(
     {"c", "d", "j", "l", "m", "n", "s", "t", "qu", "jusqu", "lorsqu", "puisqu", "quoiqu"}
     | {"un", "all", "dall", "dell", "nell", "sull"}
 )
+#: What may stand around a word and means nothing to :data:`_RUN` there.
+_OPENING = "([{\"'"
+_CLOSING = ".,;:!?)]}\"'"
 #: Longer tokens are rare and would fill the memory of tokens.
 _REMEMBERED_LENGTH = 64
 _REMEMBERED_TOKENS = 65_536
+#: More pieces than that are no name but a hash or an encoded value.
+_MOST_PIECES = 3
+_MOST_HUMPS = 10
+#: A text of capitals only and of more words than that is shouted.
+_SHOUTED_WORDS = 3
 
 
 @dataclass(frozen=True)
 class Rules:
-    """Settings of a pipeline, resolved."""
+    """Settings of a pipeline, resolved; stop words are folded as the terms are."""
 
     stemmer: str | None
     stop_words: frozenset[str]
+    query_stop_words: frozenset[str]
     fold_accents: bool
     identifier_parts: bool
     max_term_length: int
@@ -65,43 +76,74 @@ class Rules:
 class _Memory(dict[str, tuple[str, ...]]):
     """Terms of the tokens seen before; text repeats its words, so most tokens are found here."""
 
-    def __init__(self, compute: Callable[[str], tuple[str, ...]]) -> None:
+    def __init__(self, compute: Callable[[str], Iterator[str]]) -> None:
         super().__init__()
         self._compute = compute
 
     def __missing__(self, token: str) -> tuple[str, ...]:
-        terms = self._compute(token)
+        terms = tuple(self._compute(token))
         if len(token) <= _REMEMBERED_LENGTH:
             if len(self) >= _REMEMBERED_TOKENS:
                 self.clear()
             self[token] = terms
         return terms
 
+    def terms(self, text: str) -> list[str]:
+        return list(chain.from_iterable(map(self.__getitem__, text.split())))
+
 
 class Pipeline:
     """Turns text into terms; safe to share between threads."""
 
     def __init__(self, rules: Rules) -> None:
-        self._rules = rules
-        self._documents = _Memory(lambda token: tuple(self._terms(token, query=False)))
-        self._queries = _Memory(lambda token: tuple(self._terms(token, query=True)))
+        few, more = rules.stop_words, rules.stop_words | rules.query_stop_words
+        self._documents = _Memory(Cutter(rules, stop_words=few, short_grams=True).terms)
+        self._queries = _Memory(Cutter(rules, stop_words=more, short_grams=False).terms)
+        self._bare_queries = _Memory(Cutter(rules, stop_words=few, short_grams=False).terms)
 
     def document(self, text: str) -> list[str]:
         """Return the terms under which a text is found."""
-        return list(chain.from_iterable(map(self._documents.__getitem__, text.split())))
+        return self._documents.terms(_without_shouting(text))
 
     def query(self, text: str) -> list[str]:
         """Return the terms that a query looks for."""
-        return list(chain.from_iterable(map(self._queries.__getitem__, text.split())))
+        text = _without_shouting(text)
+        return self._queries.terms(text) or self._bare_queries.terms(text)
 
-    def _terms(self, token: str, *, query: bool) -> Iterator[str]:
-        text, shadow = prepare(token)
+
+def _without_shouting(text: str) -> str:
+    """Capitals that run through a whole text do not mark an abbreviation."""
+    return text.lower() if text.isupper() and len(text.split()) > _SHOUTED_WORDS else text
+
+
+class Cutter:
+    """Cuts a token into its terms."""
+
+    def __init__(self, rules: Rules, *, stop_words: frozenset[str], short_grams: bool) -> None:
+        self._rules = rules
+        self._stop_words = stop_words
+        self._short_grams = short_grams
+
+    def terms(self, token: str) -> Iterator[str]:
+        """Yield the terms of what stands between two spaces of a text.
+
+        Args:
+            token: A string without white space.
+
+        Yields:
+            Non-empty terms without white space.
+        """
         longest = self._rules.max_term_length
+        core = token.lstrip(_OPENING).rstrip(_CLOSING)
+        if core.isascii() and core.isalpha():  # most tokens: no need to look for runs
+            yield from (term[:longest] for term in self._word(core, core))
+            return
+        text, shadow = prepare(token)
         for match in _RUN.finditer(shadow):
             start, end = match.span()
             run = shadow[start:end]
             if run[0] == UNSPACED:
-                found = self._grams(text[start:end], run, query=query)
+                found = self._grams(text[start:end], run)
             elif _PLAIN.fullmatch(run):
                 found = self._word(text[start:end], run)
             elif _INITIALS.fullmatch(run) and (run.isupper() or shadow[end : end + 1] == "."):
@@ -111,11 +153,11 @@ class Pipeline:
             for term in found:
                 yield term[:longest]
 
-    def _grams(self, text: str, shadow: str, *, query: bool) -> Iterator[str]:
+    def _grams(self, text: str, shadow: str) -> Iterator[str]:
         """Cut a run without spaces into overlapping grams of its characters with their marks."""
         spans = [match.span() for match in _CLUSTER.finditer(shadow)]
         longest = min(self._rules.ngram, len(spans))
-        for size in range(longest if query else 1, longest + 1):
+        for size in range(1 if self._short_grams else longest, longest + 1):
             for first in range(len(spans) - size + 1):
                 yield self._form(lower(text[spans[first][0] : spans[first + size - 1][1]]))
 
@@ -131,23 +173,31 @@ class Pipeline:
             return stem(name, self._form(word))
         return self._form(stem(name, word))
 
+    def _is_stop_word(self, word: str, shadow: str) -> bool:
+        """Tell whether to leave a word out; IT and WHO in capitals are abbreviations."""
+        capitals = len(shadow) > 1 and shadow.isupper()
+        return not capitals and self._form(word) in self._stop_words
+
     def _word(self, text: str, shadow: str) -> Iterator[str]:
         """Yield the term of a word of letters, and the parts of one in camel case."""
         word = lower(text)
-        if self._form(word) in self._rules.stop_words:
-            return
-        yield self._normal(word)
-        yield from self._humps(text, shadow)
+        if not self._is_stop_word(word, shadow):
+            yield self._normal(word)
+            yield from self._humps(text, shadow)
 
     def _humps(self, text: str, shadow: str) -> Iterator[str]:
-        if not self._rules.identifier_parts or shadow.islower() or shadow.isupper():
+        """Yield the parts of camelCase and of letters beside digits, from two characters on."""
+        one_case = shadow.islower() or shadow.isupper()
+        if not self._rules.identifier_parts or (shadow[1:].islower() and shadow.isalpha()):
+            return
+        if (one_case and shadow.isalpha()) or _ORDINAL.fullmatch(shadow):
             return
         spans = [match.span() for match in _HUMP.finditer(shadow)]
-        if len(spans) < 2:
+        if not 2 <= len(spans) <= (_MOST_PIECES if one_case else _MOST_HUMPS):
             return
         for start, end in spans:
             word = lower(text[start:end])
-            if end - start > 1 and self._form(word) not in self._rules.stop_words:
+            if end - start > 1 and not self._is_stop_word(word, shadow[start:end]):
                 yield self._normal(word)
 
     def _identifier(self, text: str, shadow: str) -> Iterator[str]:
@@ -157,7 +207,11 @@ class Pipeline:
             yield from self._atom(text, shadow)
             return
         whole = self._form(lower(text))
-        yield whole
+        if _HYPHENATED.fullmatch(shadow):
+            # The joined spelling is the whole: re-rank is found as rerank too.
+            yield self._normal(lower(text).replace("-", ""))
+        else:
+            yield whole
         if _GROUPED.fullmatch(shadow):
             yield whole.replace(",", "")
             return
@@ -199,5 +253,5 @@ class Pipeline:
         if len(pieces) > 1 and pieces[-1] != "t":
             words += [piece for piece in pieces if len(piece) > 1]
         for word in words:
-            if self._form(word) not in self._rules.stop_words:
+            if self._form(word) not in self._stop_words:
                 yield self._normal(word)

@@ -70,7 +70,66 @@ _WORDS: dict[str, str] = {
     ),
 }
 
+_QUERY_WORDS: dict[str, str] = {
+    "english": (
+        "what which who whom whose how when where why do does did can could should would has "
+        "have had been am were i me my you your we our he him his she her its them"
+    ),
+    "german": (
+        "welche welchem welchen welcher welches wer wen wem wessen wann warum wieso weshalb wo "
+        "wofür womit kann kannst können könnte soll sollte muss hat habe haben hatte mein meine "
+        "meinen meiner du dein deine ihre ihren gibt"
+    ),
+    "french": (
+        "quel quelle quelles quels quoi quand comment pourquoi combien peut peux puis pouvez "
+        "dois doit faut ai as avons avez ont sommes êtes mon ma mes ton tes notre nos elles toi "
+        "moi"
+    ),
+    "spanish": (
+        "qué cuál cuáles quién quiénes cómo cuándo dónde cuánto cuántos puede puedo pueden debe "
+        "debo debería he has hay ha han tengo tiene tienen fue mis tus nuestro nuestra usted "
+        "ustedes"
+    ),
+    "italian": (
+        "quale quali quando dove perché cosa quanto quanti posso può possono devo deve dovrei "
+        "ho hai abbiamo avete hanno sei siamo siete mio mia miei mie tuo tua nostro nostra"
+    ),
+    "portuguese": (
+        "quê qual quais quem quando onde quanto quantos posso pode podem devo deve deveria há "
+        "tenho tem têm foram meu meus minha minhas nosso nossa nós vocês"
+    ),
+    "dutch": (
+        "welk welke wie waar wanneer waarom hoeveel kunnen kunt moet moeten mag heb heeft doet "
+        "doe doen jij jouw jullie uw ons onze haar hun"
+    ),
+    "swedish": (
+        "vad vem vems vilka vilken vilket var varför hur kunna skulle måste får hade mitt min "
+        "mina din ditt dina vår vårt våra ni er"
+    ),
+    "danish": (
+        "hvad hvem hvis hvilke hvilken hvilket hvor hvorfor hvordan hvornår kunne skulle skal må "
+        "have havde min mit mine din dit dine vores"
+    ),
+    "norwegian": (
+        "hva hvem hvilke hvilken hvilket hvor hvorfor hvordan når kunne skulle skal må hadde min "
+        "mitt mine din ditt dine vår vårt våre"
+    ),
+    "finnish": (
+        "mikä mitkä kuka ketkä milloin missä mistä mihin miksi miten kuinka voi voin voiko pitää "
+        "onko olen olet olemme minun sinun meidän"
+    ),
+    "russian": (
+        "какой какая какие какое каким кто кого кому чем чего когда где куда откуда почему зачем "
+        "сколько может могу можно нужно должен мой моя мои твой наш ваш"
+    ),
+}
+
 #: Full name of a language → its stop words in lower case, as they are written.
 STOP_WORDS: dict[str, frozenset[str]] = {
     name: frozenset(words.split()) for name, words in _WORDS.items()
+}
+#: Full name of a language → words that make a question of a query and say nothing of its matter:
+#: interrogatives, auxiliary verbs and pronouns. Documents keep them.
+QUERY_WORDS: dict[str, frozenset[str]] = {
+    name: frozenset(words.split()) for name, words in _QUERY_WORDS.items()
 }
