@@ -102,6 +102,24 @@ class HybridStore(BasePydanticVectorStore, ABC):
         return await asyncio.to_thread(self.search, request)
 
     @abstractmethod
+    def apply(self, nodes: Sequence[BaseNode], *, delete_node_ids: Sequence[str] = ()) -> None:
+        """Store nodes and delete others in one commit: readers see all of it or nothing.
+
+        Args:
+            nodes: Nodes with embeddings; one whose id is in the store replaces it.
+            delete_node_ids: Nodes to delete; unknown ids are ignored, an id that is also among
+                ``nodes`` is stored.
+
+        Raises:
+            EmbeddingError: If a vector cannot be used; nothing is changed.
+            StoreWriteError: If the store cannot be written; nothing is changed.
+        """
+
+    @abstractmethod
+    def nodes_of(self, doc_ids: Sequence[str]) -> list[BaseNode]:
+        """Return every node of these documents, ordered by node id, without embeddings."""
+
+    @abstractmethod
     def get_embeddings(self, node_ids: Sequence[str]) -> dict[str, NDArray[np.float32]]:
         """Return stored unit vectors by node id; unknown ids are left out."""
 
