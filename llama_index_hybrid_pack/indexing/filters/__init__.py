@@ -2,7 +2,7 @@
 
 - :func:`validate_filters` refuses what cannot be honoured exactly;
 - :func:`matches` and :func:`compile_predicate` are the reference meaning, in Python;
-- :func:`compile_sql` is the same meaning over the embedded store's facets table;
+- :func:`select_rows` is the same meaning over the embedded store's facets table;
 - :func:`combine` joins filters of several origins so that none widens another.
 """
 
@@ -19,28 +19,24 @@ from llama_index_hybrid_pack.indexing.filters.facets import (
     write_facets,
 )
 from llama_index_hybrid_pack.indexing.filters.fields import FieldType, Schema
+from llama_index_hybrid_pack.indexing.filters.rows import select_rows
 from llama_index_hybrid_pack.indexing.filters.semantics import compile_predicate, matches
-from llama_index_hybrid_pack.indexing.filters.sql import (
-    CompiledFilter,
-    compile_sql,
-    register_functions,
-)
+from llama_index_hybrid_pack.indexing.filters.sql import register_functions
 from llama_index_hybrid_pack.indexing.filters.validation import validate_filters
 
 __all__ = [
     "FACETS_DDL",
     "FACETS_VERSION",
-    "CompiledFilter",
     "FieldType",
     "Schema",
     "combine",
     "compile_predicate",
-    "compile_sql",
     "delete_facets",
     "facets",
     "facets_fingerprint",
     "matches",
     "register_functions",
+    "select_rows",
     "stored_fields",
     "validate_filters",
     "write_facets",

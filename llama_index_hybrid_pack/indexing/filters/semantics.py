@@ -54,7 +54,8 @@ _ORDERINGS: dict[FilterOperator, Callable[[Any, Any], bool]] = {
     FilterOperator.LT: op.lt,
     FilterOperator.LTE: op.le,
 }
-_POSITIVE = {FilterOperator.NE: FilterOperator.EQ, FilterOperator.NIN: FilterOperator.IN}
+#: Operators that are the complement of another one.
+NEGATIVE = {FilterOperator.NE: FilterOperator.EQ, FilterOperator.NIN: FilterOperator.IN}
 
 
 def matches(
@@ -129,8 +130,8 @@ def _leaf(item: MetadataFilter, schema: Mapping[str, FieldType]) -> Predicate:
     key, kind = item.key, schema.get(item.key)
     if item.operator is FilterOperator.IS_EMPTY:
         return lambda metadata: is_empty(metadata.get(key))
-    test = _test(_POSITIVE.get(item.operator, item.operator), comparable(item, kind))
-    if item.operator in _POSITIVE:
+    test = _test(NEGATIVE.get(item.operator, item.operator), comparable(item, kind))
+    if item.operator in NEGATIVE:
         return lambda metadata: not test(faces(metadata.get(key), kind))
     return lambda metadata: test(faces(metadata.get(key), kind))
 
