@@ -26,6 +26,11 @@ Messages say what was received, what is allowed and what to do.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+
 
 class HybridPackError(Exception):
     """Base of every error that this package raises on purpose."""
@@ -93,3 +98,20 @@ class StoreVersionError(StoreError):
 
 class StoreCorruptError(StoreError):
     """The store's table cannot be read."""
+
+
+def bad_options(owner: str, error: ValidationError) -> ConfigError:
+    """Turn pydantic's report into one error of this package that names each wrong option.
+
+    Args:
+        owner: Name of the class whose options were wrong.
+        error: What pydantic raised.
+
+    Returns:
+        The error to raise.
+    """
+    problems = "; ".join(
+        f"{'.'.join(str(part) for part in item['loc']) or 'options'}: {item['msg']}"
+        for item in error.errors()
+    )
+    return ConfigError(f"These options make no {owner}: {problems}.")
