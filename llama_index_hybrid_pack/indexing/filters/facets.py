@@ -86,7 +86,7 @@ def facets(
         if is_empty(value):
             if not found:
                 pairs.append((name, EMPTY))
-        elif not any(face != "" for face in found):
+        elif not found or found == ("",):
             pairs.append((name, OPAQUE))  # [""] and {} are not empty, as in LlamaIndex
     return pairs
 

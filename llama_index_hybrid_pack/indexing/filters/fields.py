@@ -115,6 +115,8 @@ def number(value: float) -> int | float:
 
 def is_text(value: str) -> bool:
     """Return whether the text can be stored: lone surrogates have no UTF-8 form."""
+    if value.isascii():
+        return True
     try:
         value.encode("utf-8")
     except UnicodeEncodeError:
@@ -157,6 +159,12 @@ def faces(value: Any, kind: FieldType | None = None) -> tuple[Scalar, ...]:
         >>> faces(["red", True, 2.0])
         ('red', 1, 'true', 2)
     """
+    if kind is None:  # the two commonest types need none of what follows
+        exact = type(value)
+        if exact is str:
+            return (value,) if is_text(value) else ()
+        if exact is int and -_INT64 <= value < _INT64:
+            return (value,)
     elements: Iterable[Any] = value if is_list(value) else (value,)
     found: dict[Scalar, None] = {}
     for element in elements:

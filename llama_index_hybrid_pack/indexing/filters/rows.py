@@ -90,31 +90,40 @@ class _Evaluation:
         return self._all_rows
 
     def mask(self, item: _Item) -> NDArray[np.bool_]:
+        """Return the rows that pass."""
+        found, opposite = self._signed(item)
+        return self._everything() & ~found if opposite else found
+
+    def _signed(self, item: _Item) -> tuple[NDArray[np.bool_], bool]:
+        """Return the rows that pass, or those that do not and ``True``."""
         if isinstance(item, MetadataFilter):
             listed = self._bitmap(self._read(sql.list_rows(item, self._schema)))
-            return self._everything() & ~listed if sql.is_complement(item) else listed
+            return listed, sql.is_complement(item)
         if item.condition is FilterCondition.AND:
-            return self._intersection(_flat(item))
+            return self._intersection(_flat(item)), False
         found = np.zeros(self._size, dtype=np.bool_)
         for member in item.filters:
             found |= self.mask(member)
-        return self._everything() & ~found if item.condition is FilterCondition.NOT else found
+        return found, item.condition is FilterCondition.NOT
 
-    def _intersection(self, members: Sequence[_Item]) -> NDArray[np.bool_]:
+    def _intersection(self, members: list[_Item]) -> NDArray[np.bool_]:
+        found: NDArray[np.bool_] | None = None
         driver = self._selective(members) if len(members) > 1 else None
-        rest = [member for member in members if member is not driver]
-        if driver is None:
-            found = self.mask(rest.pop(0))
-        else:
-            checked, rest = _split(rest)
+        if driver is not None:
+            checked, members = _split([member for member in members if member is not driver])
             checks = [sql.check_row(member, self._schema) for member in checked]
             listed = sql.list_rows(driver, self._schema)
             found = self._bitmap(self._read(sql.narrow(listed, checks)))
-        for member in rest:
-            if not found.any():
+        # Conditions that say what is in come first: then the list of all rows is not needed.
+        for member in sorted(members, key=_is_opposite):
+            if found is None:
+                found = self.mask(member)
+            elif not found.any():
                 break
-            found &= self.mask(member)
-        return found
+            else:
+                mask, opposite = self._signed(member)
+                found = found & ~mask if opposite else found & mask
+        return self._everything() if found is None else found
 
     def _selective(self, members: Sequence[_Item]) -> MetadataFilter | None:
         """Return the condition that fewest rows pass, if those are few."""
@@ -175,6 +184,12 @@ def _split(members: Sequence[_Item]) -> tuple[list[_Item], list[_Item]]:
         else:
             others.append(member)
     return checked, others
+
+
+def _is_opposite(item: _Item) -> bool:
+    if isinstance(item, MetadataFilter):
+        return sql.is_complement(item)
+    return item.condition is FilterCondition.NOT
 
 
 def _extent(item: _Item) -> tuple[int, int]:
