@@ -7,12 +7,12 @@ name the run that earned them: ``docs/quality.md``.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from llama_index_hybrid_pack.errors import ConfigError
+from llama_index_hybrid_pack.errors import ConfigError, bad_options
 
 #: Names of the presets of :meth:`PackOptions.preset`.
 Preset = Literal["default", "fast", "cross_encoder"]
@@ -20,6 +20,14 @@ Preset = Literal["default", "fast", "cross_encoder"]
 
 class _Options(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", str_strip_whitespace=True)
+
+    if not TYPE_CHECKING:  # type checkers keep the signature that pydantic derives
+
+        def __init__(self, **data: object) -> None:
+            try:
+                super().__init__(**data)
+            except ValidationError as error:
+                raise bad_options(type(self).__name__, error) from error
 
 
 class ChunkingOptions(_Options):
