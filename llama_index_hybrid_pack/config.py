@@ -203,12 +203,8 @@ class PackOptions(_Options):
             raise ConfigError(msg)
         try:
             return cls.model_validate(loaded)
-        except ValidationError as error:
-            problems = "; ".join(
-                f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']}"
-                for item in error.errors()
-            )
-            msg = f"{str(path)!r} holds options that cannot be used: {problems}"
+        except ValueError as error:  # pydantic's and our own
+            msg = f"{str(path)!r} holds options that cannot be used: {error}"
             raise ConfigError(msg) from error
 
     def to_yaml(self, path: str | Path) -> None:

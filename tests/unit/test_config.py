@@ -48,7 +48,7 @@ def test_an_empty_file_means_the_defaults(tmp_path: Path) -> None:
 )
 def test_a_wrong_file_is_named_with_its_option(tmp_path: Path, text: str, named: str) -> None:
     (tmp_path / "o.yaml").write_text(text)
-    with pytest.raises(ConfigError, match=named.replace(".", r"\.")):
+    with pytest.raises(ConfigError, match=named.replace(".", ".*")):
         PackOptions.from_yaml(tmp_path / "o.yaml")
 
 

@@ -1,0 +1,155 @@
+"""One ranking from several: reciprocal ranks, or a convex combination of normalised scores."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from llama_index_hybrid_pack.errors import ConfigError
+from llama_index_hybrid_pack.scoring.normalization import Normalization, normalize
+
+#: Constant of reciprocal rank fusion in the paper.
+RRF_K = 60.0
+
+
+def check_weights(weights: Sequence[float] | None, count: int) -> list[float]:
+    """Return one usable weight per list.
+
+    Args:
+        weights: One number per list, finite, at least 0, not all 0; ``None`` = all 1.
+        count: Number of lists.
+
+    Returns:
+        The weights as floats.
+
+    Raises:
+        ConfigError: If there are too few or too many, or one cannot be used.
+
+    Example:
+        >>> check_weights(None, 2)
+        [1.0, 1.0]
+    """
+    if weights is None:
+        return [1.0] * count
+    if len(weights) != count:
+        msg = (
+            f"{len(weights)} weights were given for {count} lists: {list(weights)}. Give one each."
+        )
+        raise ConfigError(msg)
+    if any(not math.isfinite(weight) or weight < 0 for weight in weights):
+        msg = f"Weights are finite and at least 0, these are {list(weights)}. 0 leaves a list out."
+        raise ConfigError(msg)
+    if weights and not any(weights):
+        msg = f"All weights are 0 ({list(weights)}), so nothing would be found. Give one above 0."
+        raise ConfigError(msg)
+    return [float(weight) for weight in weights]
+
+
+def reciprocal_rank_fusion(
+    rankings: Sequence[Sequence[str]],
+    *,
+    weights: Sequence[float] | None = None,
+    k: float = RRF_K,
+) -> list[tuple[str, float]]:
+    """Fuse by ranks: each list adds ``weight / (k + rank)``, ranks counted from 1.
+
+    Use it when scores are missing or mean different things; it needs no tuning.
+
+    Args:
+        rankings: Ids per list, best first. The given order is the rank; an id that stands in a
+            list more than once counts at its best rank.
+        weights: One per list; 0 = the list is not consulted. ``None`` = all 1.
+        k: At least 0; the larger, the less the first ranks stand out.
+
+    Returns:
+        Ids with fused scores (scale ``rank``), score descending, then id.
+
+    Raises:
+        ConfigError: If the weights or ``k`` cannot be used.
+
+    References:
+        Cormack, Clarke and Büttcher, "Reciprocal rank fusion outperforms Condorcet and
+        individual rank learning methods", SIGIR 2009.
+
+    Example:
+        >>> fused = reciprocal_rank_fusion([["d1", "d2", "d4"], ["d2", "d4", "d1"]])
+        >>> [(name, round(score, 4)) for name, score in fused]
+        [('d2', 0.0325), ('d1', 0.0323), ('d4', 0.032)]
+    """
+    if not math.isfinite(k) or k < 0:
+        msg = (
+            f"k is {k!r}. Reciprocal rank fusion takes a finite k of at least 0; the paper's is 60."
+        )
+        raise ConfigError(msg)
+    fused: dict[str, float] = {}
+    for ids, weight in zip(rankings, check_weights(weights, len(rankings)), strict=True):
+        if weight:
+            for rank, name in enumerate(dict.fromkeys(ids), start=1):
+                fused[name] = fused.get(name, 0.0) + weight / (k + rank)
+    return by_score(fused.items())
+
+
+def weighted_fusion(
+    rankings: Sequence[Sequence[tuple[str, float | None]]],
+    *,
+    weights: Sequence[float] | None = None,
+    normalization: Normalization = "min_max",
+    lower_bounds: Sequence[float | None] | None = None,
+) -> list[tuple[str, float]]:
+    """Fuse by scores: a convex combination of each list's normalised scores.
+
+    Use it when every list has scores; it keeps how much better a hit is, which ranks forget.
+
+    Args:
+        rankings: Ids with scores per list, in any order; ``None`` = no score. An id that stands
+            in a list more than once counts with its first score.
+        weights: One per list, brought to a sum of 1; 0 = not consulted. ``None`` = all equal.
+        normalization: See :func:`~llama_index_hybrid_pack.scoring.normalization.normalize`.
+        lower_bounds: One per list, for ``normalization="theoretical"``.
+
+    Returns:
+        Ids with fused scores (scale ``fused``; in [0, 1] for ``min_max``, ``dist_based`` and
+        ``theoretical``), score descending, then id.
+
+    Raises:
+        ConfigError: If weights, normalisation or bounds cannot be used.
+
+    Example:
+        >>> bm25, dense = [("a", 9.0), ("b", 3.0)], [("b", 3.0), ("c", 2.0), ("a", 1.0)]
+        >>> weighted_fusion([bm25, dense])
+        [('a', 0.5), ('b', 0.5), ('c', 0.25)]
+    """
+    shares = check_weights(weights, len(rankings))
+    bounds = [None] * len(rankings) if lower_bounds is None else list(lower_bounds)
+    if len(bounds) != len(rankings):
+        msg = f"{len(bounds)} lower bounds were given for {len(rankings)} lists. Give one each."
+        raise ConfigError(msg)
+    total = math.fsum(shares)
+    fused: dict[str, float] = {}
+    for hits, share, bound in zip(rankings, shares, bounds, strict=True):
+        if not share:
+            continue
+        first: dict[str, float | None] = {}
+        for name, score in hits:
+            first.setdefault(name, score)
+        values = normalize(list(first.values()), normalization, lower_bound=bound)
+        weight = share / total
+        for name, value in zip(first, values, strict=True):
+            fused[name] = fused.get(name, 0.0) + weight * value
+    return by_score(fused.items())
+
+
+def by_score(scored: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
+    """Sort by score descending, then id: the one order of this package.
+
+    Args:
+        scored: Ids with scores.
+
+    Returns:
+        The pairs in order.
+
+    Example:
+        >>> by_score([("b", 1.0), ("a", 1.0), ("c", 2.0)])
+        [('c', 2.0), ('a', 1.0), ('b', 1.0)]
+    """
+    return sorted(scored, key=lambda pair: (-pair[1], pair[0]))
