@@ -1,0 +1,334 @@
+"""Packing blocks into chunks under a token budget.
+
+Chunks follow the document's sections. Inside a section blocks are put together as long as they
+fit; a block that fits alone is never cut, one that does not is cut at its pieces. Every piece is
+counted once, and only what is cut is counted again at the finer grain, so the cost is linear in
+the length of the text. Nothing here depends on a format or on LlamaIndex.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from llama_index_hybrid_pack.chunking.blocks import Block, BlockKind
+from llama_index_hybrid_pack.chunking.measuring import CHARACTERS_PER_TOKEN, Measure
+from llama_index_hybrid_pack.chunking.pieces import Piece, cut
+from llama_index_hybrid_pack.chunking.sections import Path, Section, common_path
+from llama_index_hybrid_pack.chunking.table_header import CELL_WIDTHS, TableHeader, shortened_header
+
+#: A section's last chunk below this share of the budget is evened out with the one before it.
+_SMALL_TAIL = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Tokens that a chunk under some heading may hold.
+
+    Args:
+        body: Tokens of the chunk's own text, a repeated table header included; at least 1.
+        header_overhead: Further tokens that a repeated table header costs.
+    """
+
+    body: int
+    header_overhead: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """One chunk of a document.
+
+    Args:
+        start: First character in the source text.
+        end: One past the last character.
+        path: Headings above the chunk, its own included.
+        kind: Kind of the blocks that fill most of it.
+        table_header: Header lines of the table whose later rows the chunk begins with.
+    """
+
+    start: int
+    end: int
+    path: Path
+    kind: BlockKind
+    table_header: str | None = None
+
+
+def pack(
+    sections: Sequence[Section],
+    measure: Measure,
+    limits: Callable[[Path], Limits],
+    *,
+    min_chunk_size: int = 0,
+) -> list[Chunk]:
+    """Put a document's blocks together into chunks.
+
+    Args:
+        sections: The document's sections, from :func:`split_sections`.
+        measure: Counts tokens of the document.
+        limits: Tokens that a chunk under a path may hold.
+        min_chunk_size: Sections of fewer tokens are joined with neighbours that are as small;
+            0 never joins sections.
+
+    Returns:
+        Chunks in document order: disjoint, together covering every non-space character of the
+        blocks. A chunk is over its budget only when it is a single character.
+    """
+    pieces = _pieces(measure, sections, limits)
+    packer = _Packer(measure)
+    drafts: list[_Draft] = []
+    waiting: list[Piece] = []
+    for index, section in enumerate(sections):
+        waiting.extend(pieces[index])
+        if index + 1 < len(sections) and all(piece.is_bare for piece in pieces[index]):
+            continue  # a heading without text goes with the text that follows
+        drafts.extend(packer.pack(waiting, limits(section.path)))
+        waiting = []
+    if min_chunk_size:
+        drafts = _join_small(drafts, sections, limits, min_chunk_size)
+    return [draft.chunk(sections) for draft in drafts]
+
+
+def _pieces(
+    measure: Measure, sections: Sequence[Section], limits: Callable[[Path], Limits]
+) -> list[list[Piece]]:
+    """Return one counted piece per block of each section."""
+    ends = [block.start for section in sections for block in section.blocks][1:]
+    ends.append(sections[-1].blocks[-1].end if sections else 0)
+    end = iter(ends)
+    pieces = [
+        [
+            Piece(
+                measure.text,
+                block.start,
+                next(end),
+                kind=block.kind,
+                shape=block.kind,
+                section=index,
+                block=block,
+            )
+            for block in section.blocks
+        ]
+        for index, section in enumerate(sections)
+    ]
+    # All paths of a document leave at least half of the same budget.
+    largest = max((limits(section.path).body for section in sections), default=0)
+    measure.count_pieces([piece for group in pieces for piece in group], largest)
+    return pieces
+
+
+class _Draft:
+    """A chunk in the making."""
+
+    __slots__ = ("header", "pieces", "tokens", "whole_section")
+
+    def __init__(self) -> None:
+        self.pieces: list[Piece] = []
+        self.tokens = 0
+        self.header: TableHeader | None = None
+        self.whole_section = False
+
+    @property
+    def is_bare(self) -> bool:
+        return all(piece.is_bare for piece in self.pieces)
+
+    def chunk(self, sections: Sequence[Section]) -> Chunk:
+        sizes: dict[BlockKind, int] = {}
+        for piece in self.pieces:
+            size = 0 if piece.is_bare else piece.last - piece.first
+            sizes[piece.kind] = sizes.get(piece.kind, 0) + size
+        return Chunk(
+            start=self.pieces[0].first,
+            end=self.pieces[-1].last,
+            path=self.path(sections),
+            kind=max(sizes, key=lambda kind: sizes[kind]),
+            table_header=self.header.text if self.header else None,
+        )
+
+    def path(self, sections: Sequence[Section]) -> Path:
+        """Return the headings that all text of the draft is under."""
+        body = [piece for piece in self.pieces if not piece.is_bare] or self.pieces[-1:]
+        paths = [sections[index].path for index in dict.fromkeys(piece.section for piece in body)]
+        return reduce(common_path, paths)
+
+
+class _Packer:
+    """Puts the pieces of one section after the other into drafts."""
+
+    def __init__(self, measure: Measure) -> None:
+        self._measure = measure
+        self._text = measure.text
+
+    def pack(self, pieces: Sequence[Piece], limits: Limits) -> list[_Draft]:
+        """Return the drafts of one section."""
+        queue = deque(pieces)
+        drafts: list[_Draft] = []
+        draft = _Draft()
+        while queue or draft.pieces:
+            if queue and self._take(draft, queue, limits):
+                continue
+            if not draft.pieces:  # the next piece was cut
+                continue
+            if self._close(draft, queue, limits):
+                drafts.append(draft)
+                draft = _Draft()
+        if len(drafts) == 1:
+            drafts[0].whole_section = True
+        else:
+            _even_tail(drafts, limits.body)
+        return drafts
+
+    def _take(self, draft: _Draft, queue: deque[Piece], limits: Limits) -> bool:
+        """Move the next piece into the draft, or cut it; ``False`` when the draft is full."""
+        piece = queue[0]
+        room = limits.body - draft.tokens
+        gap = self._gap(draft, piece, room)
+        if gap >= room and draft.pieces:
+            return False
+        cost = None if piece.tokens is None else piece.tokens + gap
+        if draft.pieces and draft.is_bare and piece.is_bare:
+            room -= limits.body // 2  # leave room for text under the last heading
+        if cost is not None and cost <= room:
+            queue.popleft()
+            if not draft.pieces and piece.header and cost + piece.header.tokens <= room:
+                draft.header = piece.header
+                draft.tokens += piece.header.tokens
+            draft.pieces.append(piece)
+            draft.tokens += cost
+            return True
+        fits_alone = piece.tokens is not None and piece.tokens <= limits.body
+        if fits_alone and draft.pieces and not self._wants_text(draft, piece, limits):
+            return False
+        if self._cut(queue, limits):
+            return True
+        if draft.pieces:
+            return False
+        queue.popleft()  # a single character over the budget
+        draft.pieces.append(piece)
+        draft.tokens += piece.tokens or 0
+        return True
+
+    def _wants_text(self, draft: _Draft, piece: Piece, limits: Limits) -> bool:
+        """Tell whether to cut ``piece`` rather than to leave headings in a chunk of their own."""
+        return draft.is_bare and not piece.is_bare and draft.tokens <= limits.body // 2
+
+    def _gap(self, draft: _Draft, piece: Piece, room: int) -> int:
+        """Return the tokens of white space that is too long to be counted with every piece."""
+        if not draft.pieces or piece.start <= draft.pieces[-1].end:
+            return 0
+        start, end = draft.pieces[-1].last, piece.first
+        if end - start > room * CHARACTERS_PER_TOKEN:
+            return room
+        return self._measure.count_span(start, end)
+
+    def _cut(self, queue: deque[Piece], limits: Limits) -> bool:
+        """Replace the next piece by its parts; ``False`` when it has none."""
+        piece = queue[0]
+        header = self._table_header(piece.block, limits) if piece.block else None
+        parts = cut(self._text, piece, header)
+        if not parts:
+            return False
+        queue.popleft()
+        self._measure.count_pieces(parts, limits.body)
+        queue.extendleft(reversed(parts))
+        return True
+
+    def _close(self, draft: _Draft, queue: deque[Piece], limits: Limits) -> bool:
+        """Make sure that the draft as a whole is inside the budget.
+
+        Tokens of neighbours may join differently from how they were counted one by one. Where
+        that could matter, the draft is counted as a whole, and its last pieces go back.
+
+        Returns:
+            ``False`` when the draft goes on because its text went back and only headings stay.
+        """
+        while self._is_over(draft, limits):
+            if draft.header:
+                draft.header = None
+                continue
+            queue.appendleft(draft.pieces.pop())
+            if draft.pieces and not draft.is_bare:
+                continue
+            if self._cut(queue, limits):
+                draft.tokens = self._recount(draft)
+                return False
+            if not draft.pieces:
+                draft.pieces.append(queue.popleft())
+            return True
+        return True
+
+    def _is_over(self, draft: _Draft, limits: Limits) -> bool:
+        slack = len(draft.pieces) + (draft.header is not None)
+        if draft.tokens + slack <= limits.body:
+            return False
+        draft.tokens = self._recount(draft)
+        if draft.header:
+            draft.tokens += limits.header_overhead
+        return draft.tokens > limits.body
+
+    def _recount(self, draft: _Draft) -> int:
+        if not draft.pieces:
+            return 0
+        before = f"{draft.header.text}\n" if draft.header else ""
+        return self._measure.count_span(draft.pieces[0].first, draft.pieces[-1].last, before)
+
+    def _table_header(self, block: Block, limits: Limits) -> TableHeader | None:
+        """Return a table's header with at most half of the budget, shortened where needed."""
+        if block.header is None:
+            return None
+        text = self._text[block.header.start : block.header.end]
+        most = limits.body // 2 - limits.header_overhead
+        if most <= 0:
+            return None
+        for candidate in (text, *(shortened_header(text, width) for width in CELL_WIDTHS)):
+            tokens = self._measure.count_texts([f"{candidate}\n"], most)[0]
+            if tokens <= most:
+                return TableHeader(candidate, tokens + limits.header_overhead)
+        return None
+
+
+def _even_tail(drafts: list[_Draft], budget: int) -> None:
+    """Move pieces from the last draft but one into a last draft that is small."""
+    if len(drafts) < 2 or drafts[-1].tokens * _SMALL_TAIL >= budget:
+        return
+    before, tail = drafts[-2:]
+    while len(before.pieces) > 1 and not before.pieces[-2].is_bare:
+        piece = before.pieces[-1]
+        tokens = piece.tokens or 0
+        grown = tail.tokens + tokens
+        slack = len(tail.pieces) + 2
+        if grown > before.tokens - tokens or grown + slack > budget:
+            return
+        if piece.header is not tail.header:
+            return
+        before.pieces.pop()
+        before.tokens -= tokens
+        tail.pieces.insert(0, piece)
+        tail.tokens = grown
+
+
+def _join_small(
+    drafts: Sequence[_Draft],
+    sections: Sequence[Section],
+    limits: Callable[[Path], Limits],
+    smallest: int,
+) -> list[_Draft]:
+    """Join neighbouring sections that are both smaller than ``smallest`` tokens."""
+    joined: list[_Draft] = []
+    for draft in drafts:
+        before = joined[-1] if joined else None
+        if (
+            before is not None
+            and before.whole_section
+            and draft.whole_section
+            and max(before.tokens, draft.tokens) < smallest
+        ):
+            path = common_path(before.path(sections), draft.path(sections))
+            slack = len(before.pieces) + len(draft.pieces)
+            if before.tokens + draft.tokens + slack <= limits(path).body:
+                before.pieces.extend(draft.pieces)
+                before.tokens += draft.tokens
+                continue
+        joined.append(draft)
+    return joined
