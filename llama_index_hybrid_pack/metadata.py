@@ -44,6 +44,8 @@ class ScoreScale(str, Enum):
     """In [0, 1]."""
     FUSED = "fused"
     """Weighted sum of normalised scores: comparable within one query only."""
+    UNKNOWN = "unknown"
+    """Given by a component of someone else that does not say."""
 
 
 class StageScore(TypedDict):
