@@ -111,7 +111,8 @@ def bad_options(owner: str, error: ValidationError) -> ConfigError:
         The error to raise.
     """
     problems = "; ".join(
-        f"{'.'.join(str(part) for part in item['loc']) or 'options'}: {item['msg']}"
+        f"{'.'.join(str(part) for part in item['loc']) or 'options'}: "
+        f"{item['msg'].removeprefix('Value error, ').rstrip('.')}"
         for item in error.errors()
     )
     return ConfigError(f"These options make no {owner}: {problems}.")
