@@ -1,0 +1,112 @@
+"""The 8-bit scan: FAISS's scalar quantiser over unit vectors, grown in place."""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llama_index_hybrid_pack.indexing.stores.local.gate import Gate
+
+#: Share of the seen range that is added on both sides, so that later vectors rarely fall outside.
+_MARGIN = 0.25
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let FAISS use one thread in this Python thread, and put its setting back afterwards.
+
+    A single query has nothing to share out, and waking a pool costs more than it saves. OpenMP
+    keeps the setting per thread, so nobody else is touched.
+    """
+    import faiss
+
+    before = faiss.omp_get_max_threads()
+    if before == 1:
+        yield
+        return
+    faiss.omp_set_num_threads(1)
+    try:
+        yield
+    finally:
+        faiss.omp_set_num_threads(before)
+
+
+class Range:
+    """Values that the 8-bit codes span, per dimension."""
+
+    def __init__(self, low: NDArray[np.float32], high: NDArray[np.float32]) -> None:
+        self.low = low
+        self.high = high
+
+    @classmethod
+    def around(cls, low: NDArray[np.float32], high: NDArray[np.float32]) -> Range:
+        """Return a range with room for vectors that come later.
+
+        A component of a random unit vector spreads by 1/sqrt(d): four times that is the least.
+        """
+        room = _MARGIN * (high - low)
+        least = min(1.0, 4.0 / np.sqrt(len(low)))
+        return cls(
+            np.maximum(np.minimum(low - room, -least), -1.0).astype(np.float32),
+            np.minimum(np.maximum(high + room, least), 1.0).astype(np.float32),
+        )
+
+    def holds(self, low: NDArray[np.float32], high: NDArray[np.float32]) -> bool:
+        """Return whether vectors within ``low`` and ``high`` are coded without clipping."""
+        slack = 1e-6  # unit vectors may exceed 1 by rounding
+        return bool((low >= self.low - slack).all() and (high <= self.high + slack).all())
+
+
+class QuantizedVectors:
+    """8-bit codes of unit vectors, searched in full by inner product; positions count from 0."""
+
+    def __init__(self, span: Range) -> None:
+        import faiss
+
+        self.span = span
+        self.dimension = len(span.low)
+        self._gate = Gate()
+        self._growing = threading.Lock()
+        self.size = 0
+        self._index = faiss.IndexScalarQuantizer(
+            self.dimension, faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT
+        )
+        # Not train(): the codes must span later vectors too, whatever the first ones are.
+        faiss.copy_array_to_vector(
+            np.concatenate([span.low, span.high - span.low]), self._index.sq.trained
+        )
+        self._index.is_trained = True
+
+    def add(self, vectors: NDArray[np.float32]) -> None:
+        """Append vectors that lie within the span."""
+        with self._growing, one_thread(), self._gate.writing():
+            self._index.add(np.ascontiguousarray(vectors))
+            self.size += len(vectors)
+
+    def search(
+        self, query: NDArray[np.float32], count: int, allowed: NDArray[np.uint8] | None
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Return the positions of the best codes and their approximate scores.
+
+        Args:
+            query: Unit vector, shape ``(dimension,)``.
+            count: Positions wanted.
+            allowed: One bit per position, lowest bit first; ``None`` allows all.
+        """
+        parameters = None if allowed is None else _selection(allowed)
+        with one_thread(), self._gate.reading():
+            scores, positions = self._index.search(query[None, :], count, params=parameters)
+        found = positions[0] >= 0
+        return positions[0][found], scores[0][found]
+
+
+def _selection(allowed: NDArray[np.uint8]) -> Any:
+    # The bindings' type hints leave out what their constructors take.
+    faiss: Any = importlib.import_module("faiss")
+    return faiss.SearchParameters(sel=faiss.IDSelectorBitmap(allowed))
