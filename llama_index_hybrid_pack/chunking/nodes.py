@@ -18,6 +18,7 @@ from llama_index_hybrid_pack.chunking.embed_text import EmbedText, Templates
 from llama_index_hybrid_pack.chunking.identity import NodeIds
 from llama_index_hybrid_pack.chunking.packing import Chunk
 from llama_index_hybrid_pack.chunking.sections import Path
+from llama_index_hybrid_pack.errors import DocumentError
 from llama_index_hybrid_pack.metadata import (
     BLOCK_KIND_KEY,
     HEADING_KEY,
@@ -62,7 +63,7 @@ class Source:
         info = node.source_node
         offset: int | None = 0
         if info is None:
-            info = node.as_related_node_info()
+            info = _link_to(node)
         elif isinstance(node, TextNode):
             offset = node.start_char_idx
         above = node.metadata.get(HEADING_PATH_KEY)
@@ -150,6 +151,18 @@ def link_nodes(nodes: Sequence[TextNode]) -> None:
         if source_ids[index - 1] == source_ids[index]:
             nodes[index].relationships[NodeRelationship.PREVIOUS] = infos[index - 1]
             nodes[index - 1].relationships[NodeRelationship.NEXT] = infos[index]
+
+
+def _link_to(node: BaseNode) -> RelatedNodeInfo:
+    try:
+        return node.as_related_node_info()
+    except UnicodeEncodeError as error:
+        msg = (
+            f"The document {node.node_id!r} holds half of a surrogate pair (character "
+            f"{error.start}), which is no text: no database or model takes it. Decode the document "
+            "with errors='replace', or remove the character."
+        )
+        raise DocumentError(msg) from error
 
 
 def _id(source: Source, chunk: Chunk, ids: NodeIds) -> str:

@@ -83,7 +83,9 @@ def pack(
         waiting.extend(pieces[index])
         if index + 1 < len(sections) and all(piece.is_bare for piece in pieces[index]):
             continue  # a heading without text goes with the text that follows
-        drafts.extend(packer.pack(waiting, limits(section.path)))
+        above = {piece.section for piece in waiting}
+        smallest = min(limits(sections[place].path).body for place in above)
+        drafts.extend(packer.pack(waiting, limits(section.path), smallest))
         waiting = []
     if min_chunk_size:
         drafts = _join_small(drafts, sections, limits, min_chunk_size)
@@ -159,9 +161,17 @@ class _Packer:
     def __init__(self, measure: Measure) -> None:
         self._measure = measure
         self._text = measure.text
+        self._bare_limit = 0
 
-    def pack(self, pieces: Sequence[Piece], limits: Limits) -> list[_Draft]:
-        """Return the drafts of one section."""
+    def pack(self, pieces: Sequence[Piece], limits: Limits, bare_limit: int) -> list[_Draft]:
+        """Return the drafts of one section.
+
+        Args:
+            pieces: The section's pieces, and before them those of sections without text.
+            limits: Tokens of a chunk of the section.
+            bare_limit: Tokens of a chunk of headings alone; each stands under its own path.
+        """
+        self._bare_limit = bare_limit
         queue = deque(pieces)
         drafts: list[_Draft] = []
         draft = _Draft()
@@ -182,13 +192,15 @@ class _Packer:
     def _take(self, draft: _Draft, queue: deque[Piece], limits: Limits) -> bool:
         """Move the next piece into the draft, or cut it; ``False`` when the draft is full."""
         piece = queue[0]
-        room = limits.body - draft.tokens
+        only_bare = draft.is_bare and piece.is_bare
+        body = self._bare_limit if only_bare else limits.body
+        room = body - draft.tokens
         gap = self._gap(draft, piece, room)
         if gap >= room and draft.pieces:
             return False
         cost = None if piece.tokens is None else piece.tokens + gap
-        if draft.pieces and draft.is_bare and piece.is_bare:
-            room -= limits.body // 2  # leave room for text under the last heading
+        if draft.pieces and only_bare:
+            room -= body // 2  # leave room for text under the last heading
         if cost is not None and cost <= room:
             queue.popleft()
             if not draft.pieces and piece.header and cost + piece.header.tokens <= room:
@@ -197,7 +209,7 @@ class _Packer:
             draft.pieces.append(piece)
             draft.tokens += cost
             return True
-        fits_alone = piece.tokens is not None and piece.tokens <= limits.body
+        fits_alone = piece.tokens is not None and piece.tokens <= body
         if fits_alone and draft.pieces and not self._wants_text(draft, piece, limits):
             return False
         if self._cut(queue, limits):
@@ -259,13 +271,14 @@ class _Packer:
         return True
 
     def _is_over(self, draft: _Draft, limits: Limits) -> bool:
+        body = self._bare_limit if draft.is_bare else limits.body
         slack = len(draft.pieces) + (draft.header is not None)
-        if draft.tokens + slack <= limits.body:
+        if draft.tokens + slack <= body:
             return False
         draft.tokens = self._recount(draft)
         if draft.header:
             draft.tokens += limits.header_overhead
-        return draft.tokens > limits.body
+        return draft.tokens > body
 
     def _recount(self, draft: _Draft) -> int:
         if not draft.pieces:

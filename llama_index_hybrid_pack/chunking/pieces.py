@@ -154,11 +154,14 @@ def cut(text: str, piece: Piece, header: TableHeader | None = None) -> list[Piec
         if block.header is not None:
             return _rows(text, piece, block, header)
         return _children(text, piece, block)
+    visible = piece.first
+    while text[visible].isspace():  # an indentation is no piece of its own
+        visible += 1
     skipped = _SKIPPED.get(piece.shape, frozenset())
     for grain, cutter in _CUTTERS.items():
         if grain <= piece.grain or grain in skipped:
             continue
-        cuts = cutter(text, piece.first, piece.last)
+        cuts = cutter(text, visible, piece.last)
         if cuts:
             bounds = [piece.start, *cuts, piece.end]
             return [

@@ -131,11 +131,10 @@ def read_folder(
     ]
     progress = tqdm(matching, desc="Reading files", disable=None if show_progress else True)
     for entry in progress:
-        outcome = _read(entry, encoding=encoding, limit=int(max_file_mb * _MEGABYTE))
-        if isinstance(outcome, Document):
-            documents.append(outcome)
-        else:
-            skipped.append(SkippedFile(entry.name, outcome))
+        try:
+            documents.append(_read(entry, encoding=encoding, limit=int(max_file_mb * _MEGABYTE)))
+        except DocumentError as problem:
+            skipped.append(SkippedFile(entry.name, str(problem)))
     return FolderContents(documents, sorted(skipped))
 
 
@@ -202,35 +201,21 @@ def _matches(name: str, patterns: Sequence[str]) -> bool:
     )
 
 
-def _read(entry: _Found, *, encoding: str, limit: int) -> Document | str:
-    """Return the document of a file, or why there is none."""
+def _read(entry: _Found, *, encoding: str, limit: int) -> Document:
+    """Return the document of a file; a ``DocumentError`` says why there is none."""
     if entry.problem:
-        return entry.problem
-    try:
-        state = os.stat(entry.path)  # noqa: PTH116
-        if not stat.S_ISREG(state.st_mode):
-            return "not a regular file"
-        if state.st_size > limit:
-            return (
-                f"{state.st_size / _MEGABYTE:.1f} MB is over the limit of "
-                f"{limit / _MEGABYTE:g} MB (max_file_mb)"
-            )
-        content = Path(entry.path).read_bytes()
-    except OSError as error:
-        return f"cannot be read: {_reason(error)}"
-    decoded = _decode(content, encoding)
-    if isinstance(decoded, _Undecodable):
-        return decoded.reason
-    if not decoded.strip():
-        return "empty" if not decoded else "holds white space only"
-    modified = dt.datetime.fromtimestamp(state.st_mtime, tz=dt.timezone.utc)
+        raise DocumentError(entry.problem)
+    content, modified = _load(entry.path, limit)
+    text = _decode(content, encoding)
+    if not text.strip():
+        raise DocumentError("holds white space only" if text else "empty")
     return Document(
         id_=entry.name,
-        text=decoded,
+        text=text,
         metadata={
             "file_name": entry.name.rsplit("/", 1)[-1],
             "file_path": entry.name,
-            "file_size": state.st_size,
+            "file_size": len(content),
             "last_modified_date": modified.isoformat(timespec="seconds"),
         },
         excluded_embed_metadata_keys=list(_SILENT_KEYS),
@@ -238,32 +223,48 @@ def _read(entry: _Found, *, encoding: str, limit: int) -> Document | str:
     )
 
 
-class _Undecodable(NamedTuple):
-    """Why bytes are no text."""
+def _load(path: str, limit: int) -> tuple[bytes, dt.datetime]:
+    """Return a file's bytes and when it was changed."""
+    try:
+        state = os.stat(path)  # noqa: PTH116
+        if not stat.S_ISREG(state.st_mode):
+            raise DocumentError("not a regular file")  # noqa: EM101
+        if state.st_size > limit:
+            msg = (
+                f"{state.st_size / _MEGABYTE:.1f} MB is over the limit of "
+                f"{limit / _MEGABYTE:g} MB (max_file_mb)"
+            )
+            raise DocumentError(msg)
+        content = Path(path).read_bytes()
+    except OSError as error:
+        msg = f"cannot be read: {_reason(error)}"
+        raise DocumentError(msg) from error
+    return content, dt.datetime.fromtimestamp(state.st_mtime, tz=dt.timezone.utc)
 
-    reason: str
 
-
-def _decode(content: bytes, encoding: str) -> str | _Undecodable:
+def _decode(content: bytes, encoding: str) -> str:
     """Return the text of a file's bytes."""
     marked = next((name for mark, name in _BYTE_ORDER_MARKS if content.startswith(mark)), None)
     chosen = marked or encoding
     wide = codecs.lookup(chosen).name.startswith(("utf-16", "utf-32"))
     zero = -1 if wide else content.find(b"\0")
     if zero >= 0:
-        return _Undecodable(
+        msg = (
             f"a binary file: byte {zero} is NUL (text in UTF-16 without a byte order mark can be "
             "read with encoding='utf-16-le')"
         )
+        raise DocumentError(msg)
     try:
         return content.decode(chosen)
     except UnicodeDecodeError as error:
-        return _Undecodable(
+        msg = (
             f"not valid {chosen}: byte {error.start} is 0x{content[error.start]:02x} "
             f"({error.reason}); give its encoding, for example encoding='cp1252', or convert it"
         )
+        raise DocumentError(msg) from error
     except (LookupError, UnicodeError) as error:  # a codec that gives no text, or its own error
-        return _Undecodable(f"cannot be decoded as {chosen}: {error}")
+        msg = f"cannot be decoded as {chosen}: {error}"
+        raise DocumentError(msg) from error
 
 
 def _reason(error: OSError) -> str:
