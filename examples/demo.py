@@ -14,7 +14,7 @@ from rich.console import Console
 from llama_index_hybrid_pack import GoldenSet, HybridPack, RetrievalEvaluator
 from llama_index_hybrid_pack.answering.passages import source_label
 from llama_index_hybrid_pack.chunking.reader import read_folder
-from llama_index_hybrid_pack.evaluation import comparison_table
+from llama_index_hybrid_pack.evaluation.report import comparison_table
 
 DATA = Path(__file__).parent / "data"
 QUESTIONS = [

@@ -18,6 +18,7 @@ from rich.text import Text
 from llama_index_hybrid_pack.errors import ConfigError, HybridPackError
 
 if TYPE_CHECKING:
+    from llama_index.core.base.embeddings.base import BaseEmbedding
     from llama_index.core.llms import LLM
     from llama_index.core.schema import NodeWithScore
     from llama_index.core.vector_stores import MetadataFilters
@@ -173,7 +174,7 @@ def _open(store: Path, embed_model: str | None) -> HybridPack:
     return HybridPack.open(store, embed_model=_model(embed_model))
 
 
-def _model(name: str | None) -> object:
+def _model(name: str | None) -> BaseEmbedding | None:
     if name is None:
         return None
     from llama_index_hybrid_pack.indexing.embedding import SentenceTransformerEmbedding
@@ -314,7 +315,8 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Measure BM25, dense, hybrid and hybrid with reranking on a golden set."""
-    from llama_index_hybrid_pack.evaluation import GoldenSet, RetrievalEvaluator, comparison_table
+    from llama_index_hybrid_pack import GoldenSet, RetrievalEvaluator
+    from llama_index_hybrid_pack.evaluation.report import comparison_table
 
     pack = _open(store, embed_model)
     evaluator = RetrievalEvaluator(GoldenSet.from_jsonl(golden), k_values=tuple(k or (1, 5, 10)))

@@ -16,6 +16,7 @@ from llama_index_hybrid_pack.errors import ConfigError, bad_options
 
 #: Names of the presets of :meth:`PackOptions.preset`.
 Preset = Literal["default", "fast", "cross_encoder"]
+Reranker = Literal["auto", "late_interaction", "cross_encoder", "none"]
 
 
 class _Options(BaseModel):
@@ -84,12 +85,18 @@ class RetrievalOptions(_Options):
 class RankingOptions(_Options):
     """How candidates become the few that are returned."""
 
-    reranker: Literal["late_interaction", "cross_encoder", "none"] = Field(
-        default="late_interaction",
+    reranker: Reranker = Field(
+        default="auto",
         description=(
             "late_interaction needs no further model; cross_encoder needs one from a hub or a "
-            "folder; none keeps the fused order."
+            "folder; none keeps the fused order. auto = late_interaction where the embedding "
+            "model gives token vectors (a local one does, an API does not), else none."
         ),
+    )
+    candidates: int = Field(
+        default=30,
+        ge=1,
+        description="Fused candidates that are reranked; the cost of reranking grows with it.",
     )
     cross_encoder_model: str = Field(
         default="cross-encoder/ms-marco-MiniLM-L-6-v2",
@@ -164,8 +171,8 @@ class PackOptions(_Options):
             >>> PackOptions.preset("fast").ranking.reranker
             'none'
         """
-        rerankers: dict[str, Literal["late_interaction", "cross_encoder", "none"]] = {
-            "default": "late_interaction",
+        rerankers: dict[str, Reranker] = {
+            "default": "auto",
             "fast": "none",
             "cross_encoder": "cross_encoder",
         }

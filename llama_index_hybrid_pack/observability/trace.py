@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 from llama_index.core.schema import BaseNode, NodeWithScore
 
@@ -102,18 +102,20 @@ class RetrievalTrace:
         Returns:
             The trace.
         """
-        rows = tuple(
-            TraceRow(
-                rank=rank,
-                node_id=hit.node.node_id,
-                source=_source(hit.node),
-                score=hit.score,
-                stages=dict(stage_scores(hit.node)),
-                text=hit.node.get_content(),
-            )
-            for rank, hit in enumerate(hits, start=1)
-        )
-        return cls(query, rows, tuple(legs), dict(settings or {}), latency_ms)
+        return cls(query, _rows(hits), tuple(legs), dict(settings or {}), latency_ms)
+
+    def followed_by(self, hits: Sequence[NodeWithScore], *, latency_ms: float) -> RetrievalTrace:
+        """Return the trace after further stages: their hits in place of the candidates.
+
+        Args:
+            hits: Result of the last stage, best first.
+            latency_ms: Wall time of the whole in milliseconds.
+
+        Returns:
+            A new trace that still knows the legs.
+        """
+        settings = {**self.settings, "Candidates": len(self.rows)}
+        return replace(self, rows=_rows(hits), settings=settings, latency_ms=latency_ms)
 
     @property
     def stage_names(self) -> list[str]:
@@ -169,6 +171,20 @@ class RetrievalTrace:
 
     def __str__(self) -> str:
         return self.to_text()
+
+
+def _rows(hits: Sequence[NodeWithScore]) -> tuple[TraceRow, ...]:
+    return tuple(
+        TraceRow(
+            rank=rank,
+            node_id=hit.node.node_id,
+            source=_source(hit.node),
+            score=hit.score,
+            stages=dict(stage_scores(hit.node)),
+            text=hit.node.get_content(),
+        )
+        for rank, hit in enumerate(hits, start=1)
+    )
 
 
 def _source(node: BaseNode) -> str:
