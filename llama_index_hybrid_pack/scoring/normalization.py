@@ -12,22 +12,39 @@ Normalization = Literal["min_max", "z_score", "dist_based", "theoretical", "none
 #: Every method that :func:`normalize` knows.
 NORMALIZATIONS: tuple[str, ...] = get_args(Normalization)
 
+# Scores that differ by less are equal: rounding alone would part them into best and worst.
+_NOISE = 1e-12
+
 
 def normalize(
     scores: Sequence[float | None], method: Normalization, *, lower_bound: float | None = None
 ) -> list[float]:
     """Normalise the scores of one list, whatever their sign and scale.
 
-    A hit that another list did not find counts as 0 there, so every method gives at least 0.
-    Special cases hold for all methods but ``"none"``: a lone hit and equal scores give 1.0; a
-    missing score counts as the lowest score of its list, and 1.0 when no hit has a score.
+    Use it before scores of different lists are added. A hit that a list did not find counts as 0
+    there, so no method but ``"none"`` gives less than 0. All but ``"none"`` share these cases:
+
+    - one hit, or equal scores: 1.0 each; a lone hit is never worth nothing;
+    - a missing score counts as the lowest of its list, and the hit is kept;
+    - no score at all: 1.0 each;
+    - no hits: an empty list.
+
+    ===============  ===========  ============  ==========================================
+    method           best hit     worst hit     worst hit against one that was not found
+    ===============  ===========  ============  ==========================================
+    ``min_max``      1            0             the same: felt in lists of two, three hits
+    ``z_score``      above 0      0             the same
+    ``dist_based``   at most 1    at least 0    better, but for an outlier far below
+    ``theoretical``  1            at least 0    better, but for a score at the lower bound
+    ``none``         as it is     as it is      as the scores say
+    ===============  ===========  ============  ==========================================
 
     Args:
         scores: Scores of one list in any order; ``None`` = the hit has no score.
-        method: ``"min_max"``: worst 0, best 1. ``"z_score"``: distance from the worst hit in
-            standard deviations, 0 and up. ``"dist_based"``: mean ± 3 standard deviations
-            mapped to 0 and 1, clipped, so that a list's worst hit is still better than none.
-            ``"theoretical"``: ``lower_bound`` 0, best 1. ``"none"``: the scores as they are,
+        method: ``"min_max"``: place between the worst and the best score. ``"z_score"``: distance
+            from the worst score in standard deviations. ``"dist_based"``: place between the mean
+            minus and plus 3 standard deviations, clipped to [0, 1]. ``"theoretical"``: place
+            between ``lower_bound`` and the best score. ``"none"``: the scores as they are,
             missing ones as 0.
         lower_bound: For ``"theoretical"``: the lowest score there can be, for example 0 for BM25
             and -1 for the cosine.
@@ -36,12 +53,14 @@ def normalize(
         One float per score, in the given order.
 
     Raises:
-        ConfigError: If the method is unknown, a score is NaN, or the lower bound is missing.
+        ConfigError: If the method is unknown, a score is not finite, or the lower bound is
+            missing.
 
     References:
         min-max and z-score: Montague and Aslam, "Relevance score normalization for metasearch",
-        CIKM 2001. Theoretical min-max: Bruch, Gai and Ingber, "An analysis of fusion functions
-        for hybrid retrieval", TOIS 2023.
+        CIKM 2001. dist_based: Mazzeschi, "Distribution-based score fusion", 2023, as in
+        LlamaIndex's ``dist_based_score``. Theoretical min-max: Bruch, Gai and Ingber, "An
+        analysis of fusion functions for hybrid retrieval", TOIS 2023.
 
     Example:
         >>> normalize([12.0, 3.0, 7.5], "min_max")
@@ -53,8 +72,11 @@ def normalize(
         msg = f"There is no normalisation {method!r}. Choose one of {list(NORMALIZATIONS)}."
         raise ConfigError(msg)
     known = [float(score) for score in scores if score is not None]
-    if any(math.isnan(score) for score in known):
-        msg = "A score is NaN, which has no place in an order. Leave the hit out or give None."
+    if not all(map(math.isfinite, known)):
+        msg = (
+            f"The scores {known} are not all finite, and NaN or infinity cannot be placed among "
+            "others. Give None for a hit without a score."
+        )
         raise ConfigError(msg)
     if method == "none":
         return [0.0 if score is None else float(score) for score in scores]
@@ -62,37 +84,44 @@ def normalize(
     filled = [lowest if score is None else float(score) for score in scores]
     if method == "theoretical":
         return _theoretical(filled, lower_bound)
-    spread = _spread(filled)
-    if spread is None:
+    highest = max(filled, default=0.0)
+    if highest - lowest <= _NOISE * max(abs(lowest), abs(highest)):
         return [1.0] * len(filled)
-    mean, deviation = spread
-    if method == "z_score":
-        return [(score - lowest) / deviation for score in filled]
-    if method == "dist_based":
-        return [min(1.0, max(0.0, 0.5 + (score - mean) / (6.0 * deviation))) for score in filled]
-    width = max(filled) - lowest
-    return [(score - lowest) / width for score in filled]
+    if method == "min_max":
+        return _placed(filled, lowest, highest)
+    return _standardised(filled, lowest, highest, clipped=method == "dist_based")
 
 
-def _spread(scores: list[float]) -> tuple[float, float] | None:
-    """Mean and standard deviation, or ``None`` for none, one or equal scores."""
-    if not scores or min(scores) == max(scores):
-        return None
-    mean = math.fsum(scores) / len(scores)
-    deviation = math.sqrt(math.fsum((score - mean) ** 2 for score in scores) / len(scores))
-    # Scores may differ by less than a float's square can hold.
-    return (mean, deviation) if deviation else None
+def _standardised(
+    scores: list[float], lowest: float, highest: float, *, clipped: bool
+) -> list[float]:
+    """Scores in standard deviations above the lowest, or around the mean and clipped."""
+    # Squares of huge or tiny scores leave a float's range; a power of two scales exactly.
+    exponent = -math.frexp(max(abs(lowest), abs(highest)))[1]
+    scaled = [math.ldexp(score, exponent) for score in scores]
+    mean = math.fsum(scaled) / len(scaled)
+    deviation = math.sqrt(math.fsum((score - mean) ** 2 for score in scaled) / len(scaled))
+    if clipped:
+        return [min(1.0, max(0.0, 0.5 + (score - mean) / (6.0 * deviation))) for score in scaled]
+    low = math.ldexp(lowest, exponent)
+    return [(score - low) / deviation for score in scaled]
 
 
 def _theoretical(scores: list[float], lower_bound: float | None) -> list[float]:
-    if lower_bound is None:
+    if lower_bound is None or not math.isfinite(lower_bound):
         msg = (
             "Theoretical normalisation needs the lowest score there can be: 0 for BM25, -1 for "
-            "the cosine. Give lower_bound, or choose 'min_max'."
+            f"the cosine. lower_bound is {lower_bound!r}: give it, or choose 'min_max'."
         )
         raise ConfigError(msg)
-    highest = max(scores)
+    highest = max(scores, default=lower_bound)
     if highest <= lower_bound:
         return [1.0] * len(scores)
-    width = highest - lower_bound
-    return [max(0.0, score - lower_bound) / width for score in scores]
+    return _placed(scores, lower_bound, highest)
+
+
+def _placed(scores: list[float], low: float, high: float) -> list[float]:
+    """Place of each score between two bounds, 0 below the lower one."""
+    if math.isinf(high - low):
+        return _placed([score / 2 for score in scores], low / 2, high / 2)
+    return [max(0.0, score - low) / (high - low) for score in scores]
