@@ -79,20 +79,17 @@ def annotate(
         A new ``NodeWithScore`` around a shallow copy of the node.
     """
     node = copy.copy(hit.node)
-    stages = dict(stage_scores(node))
-    if extra:
-        stages.update(extra)
+    value = None if score is None else float(score)
+    stages = {**stage_scores(node), **(extra or {})}
     stages.pop(stage, None)  # the latest stage stands last: the current scale is read from there
-    stages[stage] = StageScore(
-        score=None if score is None else float(score), rank=int(rank), scale=scale.value
-    )
+    stages[stage] = {"score": value, "rank": int(rank), "scale": scale.value}
     # Past pydantic's assignment, which validates the whole node anew and takes half of the time.
     values = vars(node)
     values["metadata"] = {**node.metadata, STAGES_KEY: stages}
     for name in ("excluded_embed_metadata_keys", "excluded_llm_metadata_keys"):
         if STAGES_KEY not in values[name]:
             values[name] = [*values[name], STAGES_KEY]
-    return NodeWithScore(node=node, score=None if score is None else float(score))
+    return NodeWithScore(node=node, score=value)
 
 
 def stage_scores(node: BaseNode) -> dict[str, StageScore]:

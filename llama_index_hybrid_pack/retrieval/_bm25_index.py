@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -35,6 +36,9 @@ class BM25Index:
         metadata_mode: Which content of a node is indexed.
         k1: Saturation of term frequency.
         b: Share of length normalisation.
+
+    Raises:
+        ConfigError: If ``k1`` or ``b`` is out of range.
     """
 
     def __init__(
@@ -49,7 +53,9 @@ class BM25Index:
         self.metadata_mode = metadata_mode
         self._lock = threading.RLock()
         self._places: dict[str, tuple[Segment, int]] = {}
-        self.snapshot = Snapshot((), 0, 0, 0, k1, b)
+        self.snapshot = Snapshot(
+            (), 0, 0, 0, k1=_in_range("k1", k1, math.inf), b=_in_range("b", b, 1.0)
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         with self._lock:
@@ -208,3 +214,17 @@ def _tidy(parts: list[Part]) -> list[Part]:
         while len(kept) > 1 and kept[-2].size() < _GROWTH * kept[-1].size():
             kept[-2:] = [_part(merge(kept[-2:]))]
     return kept
+
+
+def _in_range(name: str, value: float, highest: float) -> float:
+    given: object = value
+    if (
+        isinstance(given, bool)
+        or not isinstance(given, int | float)
+        or not math.isfinite(given)
+        or not 0 <= given <= highest
+    ):
+        allowed = "of at least 0" if highest == math.inf else f"from 0 to {highest:g}"
+        msg = f"{name} is {value!r}. Give a finite number {allowed}."
+        raise ConfigError(msg)
+    return float(value)

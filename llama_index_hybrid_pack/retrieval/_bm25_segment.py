@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 from llama_index.core.schema import BaseNode
 from numpy.typing import NDArray
-from pydantic import BaseModel
+
+from llama_index_hybrid_pack.metadata import STAGES_KEY
 
 #: Filters whose decisions a segment remembers; one byte per node each.
 _REMEMBERED_FILTERS = 32
-#: Values of metadata that cannot be changed, so that a copy may share them.
-_PLAIN = (str, int, float, type(None))
+#: Types of values that cannot be changed, so that a copy may share them.
+_PLAIN = frozenset({str, int, float, bool, type(None)})
 UNDECIDED, REFUSED, PASSED = -1, 0, 1
 
 
@@ -223,8 +224,8 @@ def merge(parts: Sequence[Part]) -> Segment:
 def private_copy(node: BaseNode) -> BaseNode:
     """Return a copy that shares nothing that can be changed with the given node.
 
-    The embedding is left behind: a lexical index has no use for it, and it is by far the largest
-    part of a node.
+    Left behind are the embedding, by far the largest part of a node and of no use to a lexical
+    index, and what the stages of an earlier search wrote.
 
     Args:
         node: Any node; it is not changed.
@@ -233,25 +234,30 @@ def private_copy(node: BaseNode) -> BaseNode:
         A node of the same class with the same content.
     """
     own = copy.copy(node)
+    values = vars(own)
+    values["embedding"] = None
+    values["metadata"] = {
+        key: value for key, value in values["metadata"].items() if key != STAGES_KEY
+    }
+    for name in ("excluded_embed_metadata_keys", "excluded_llm_metadata_keys"):
+        values[name] = [key for key in values[name] if key != STAGES_KEY]
     detach(own)
-    vars(own)["embedding"] = None
     return own
 
 
 def detach(node: BaseNode) -> None:
-    """Give a shallow copy of a node containers of its own.
+    """Give a copy that has a metadata dictionary of its own the rest of its containers too.
 
     Args:
-        node: The copy; links to other nodes stay shared, as values.
+        node: The copy; links to other nodes stay shared, as values, and so does the record of
+            stage scores, which every stage writes anew.
     """
     values = vars(node)
-    for name, value in values.items():
-        if isinstance(value, list):
-            values[name] = [*value]
-        elif isinstance(value, BaseModel):  # the text of a Node is such an object
-            values[name] = copy.copy(value)
     values["relationships"] = {**values["relationships"]}
-    values["metadata"] = {
-        key: value if isinstance(value, _PLAIN) else copy.deepcopy(value)
-        for key, value in values["metadata"].items()
-    }
+    metadata = values["metadata"]
+    for key, value in metadata.items():
+        if type(value) not in _PLAIN and key != STAGES_KEY:
+            metadata[key] = copy.deepcopy(value)
+    resource = values.get("text_resource")  # the text of a Document
+    if resource is not None:
+        values["text_resource"] = copy.copy(resource)

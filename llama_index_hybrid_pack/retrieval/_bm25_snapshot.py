@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -73,16 +72,21 @@ class Snapshot:
         else:
             found = self._passing(scores, k, node_filter)
             found = found[_candidates(scores[found], k)]
-        hits = ((float(scores[position]), self._node(int(position))) for position in found)
-        best = heapq.nsmallest(k, hits, key=lambda hit: (-hit[0], hit[1].node_id))
-        return [(node, score) for score, node in best]
+        nodes = self._nodes(found)
+        losses = (-scores[found]).tolist()
+        best = sorted(zip(losses, [node.node_id for node in nodes], nodes, strict=True))[:k]
+        return [(node, -loss) for loss, _, node in best]
 
-    def _node(self, position: int) -> BaseNode:
-        for part in reversed(self.parts):
-            if position >= part.first:
-                return part.segment.nodes[position - part.first]
-        msg = f"position {position} is in no part"
-        raise IndexError(msg)
+    def _nodes(self, found: NDArray[np.intp]) -> list[BaseNode]:
+        if len(self.parts) == 1:
+            nodes = self.parts[0].segment.nodes
+            return [nodes[position] for position in found.tolist()]
+        firsts = [part.first for part in self.parts]
+        owners = np.searchsorted(firsts, found, side="right") - 1
+        return [
+            self.parts[owner].segment.nodes[position - firsts[owner]]
+            for owner, position in zip(owners.tolist(), found.tolist(), strict=True)
+        ]
 
     def _scores(self, terms: Sequence[str]) -> NDArray[np.float32] | None:
         """Sum the weights of the terms per node; ``None`` when no term occurs anywhere."""

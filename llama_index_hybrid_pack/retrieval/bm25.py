@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import math
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +17,7 @@ from llama_index.core.vector_stores.types import MetadataFilters
 from llama_index.retrievers.bm25 import BM25Retriever
 from llama_index_instrumentation import get_dispatcher
 
-from llama_index_hybrid_pack.errors import ConfigError
+from llama_index_hybrid_pack.errors import ConfigError, StoreVersionError
 from llama_index_hybrid_pack.indexing.analyzer import Analyzer
 from llama_index_hybrid_pack.indexing.filters import combine, compile_predicate, validate_filters
 from llama_index_hybrid_pack.metadata import ScoreScale, annotate
@@ -103,8 +102,8 @@ class IdentifierBM25Retriever(BM25Retriever):  # type: ignore[misc]  # the base 
         self._index = BM25Index(
             analyzer=analyzer if analyzer is not None else Analyzer(),
             metadata_mode=MetadataMode(metadata_mode),
-            k1=_in_range("k1", k1, math.inf),
-            b=_in_range("b", b, 1.0),
+            k1=k1,
+            b=b,
         )
         self._index.add([*nodes])
 
@@ -341,16 +340,19 @@ class IdentifierBM25Retriever(BM25Retriever):  # type: ignore[misc]  # the base 
         """
         segment, settings = files.read(path)
         fingerprint, generation = settings.pop("analyzer_fingerprint"), settings.pop("generation")
-        retriever = cls(
-            **{
-                **settings,
-                "analyzer": Analyzer.from_dict(settings["analyzer"]),
-                "filters": files.filters_from_dict(settings["filters"]),
-            },
-            callback_manager=callback_manager,
-            objects=objects,
-            object_map=object_map,
-        )
+        options = {
+            **settings,
+            "callback_manager": callback_manager,
+            "objects": objects,
+            "object_map": object_map,
+        }
+        try:
+            options["analyzer"] = Analyzer.from_dict(settings["analyzer"])
+            options["filters"] = files.filters_from_dict(settings["filters"])
+            retriever = cls(**options)
+        except ConfigError as error:
+            msg = f"{str(path)!r} has settings that this version cannot honour: {error}"
+            raise StoreVersionError(msg) from error
         if fingerprint == retriever.analyzer.fingerprint():
             retriever._index.load(segment, generation)
         else:  # another release of the stemmer: its terms would not meet the stored ones
@@ -378,21 +380,7 @@ def _query_text(query_bundle: QueryBundle) -> str:
 
 def _hit(node: BaseNode, score: float, rank: int) -> NodeWithScore:
     """Return a hit around a copy of the node that the caller may keep and change."""
-    given = NodeWithScore.model_construct(node=node, score=score)
+    given = NodeWithScore(node=node, score=score)
     hit = annotate(given, "bm25", score=score, rank=rank, scale=ScoreScale.BM25)
     detach(hit.node)
     return hit
-
-
-def _in_range(name: str, value: float, highest: float) -> float:
-    given: object = value
-    if (
-        isinstance(given, bool)
-        or not isinstance(given, int | float)
-        or not math.isfinite(given)
-        or not 0 <= given <= highest
-    ):
-        allowed = "of at least 0" if highest == math.inf else f"from 0 to {highest:g}"
-        msg = f"{name} is {value!r}. Give a finite number {allowed}."
-        raise ConfigError(msg)
-    return float(value)
