@@ -51,7 +51,7 @@ CREATE INDEX IF NOT EXISTS facets_by_value ON facets (field, value);
 FACETS_VERSION = 1
 #: Value of a field that is there but empty (``None``, ``[]``).
 EMPTY = b"\x00"
-#: Value of a field that is there but holds nothing comparable (nested dict, NaN).
+#: Value of a field that is there but holds nothing comparable (a dict).
 OPAQUE = b"\x01"
 
 #: What stands in the column ``value``.
@@ -75,13 +75,18 @@ def facets(
         >>> facets({"year": 2024, "tags": ["red", "blue"], "note": None})
         [('year', 2024), ('tags', 'red'), ('tags', 'blue'), ('note', b'\x00')]
     """
-    types = check_schema(schema)
+    return _facets(metadata, check_schema(schema))
+
+
+def _facets(
+    metadata: Mapping[str, Any], schema: Mapping[str, FieldType]
+) -> list[tuple[str, FacetValue]]:
     pairs: list[tuple[str, FacetValue]] = []
     for key, value in metadata.items():
         name = str(key)  # JSON turns every key into text
         if name.startswith(RESERVED_PREFIX) or not is_text(name):
             continue
-        found = faces(value, types.get(name))
+        found = faces(value, schema.get(name))
         pairs.extend((name, face) for face in found)
         if is_empty(value):
             if not found:
@@ -124,7 +129,7 @@ def write_facets(
     def rows() -> Iterable[tuple[int, int, FacetValue]]:
         for row, metadata in nodes:
             yield row, 0, 0
-            for name, value in facets(metadata, schema=types):
+            for name, value in _facets(metadata, types):
                 field = ids.get(name)
                 if field is None:
                     cursor = connection.execute("INSERT INTO fields (name) VALUES (?)", (name,))

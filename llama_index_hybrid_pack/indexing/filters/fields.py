@@ -10,8 +10,8 @@ metadata value                    faces
 ``True`` / ``False``              the number 1 / 0 and the text ``true`` / ``false``
 ``date``, ``datetime``, ``Enum``  what LlamaIndex stores for it as JSON (ISO text, value)
 list, tuple, set                  the faces of all elements together
-``None``, nested ``dict`` or      none: such a value can only be asked for by ``is_empty``
-nested list, NaN
+``None``, NaN, infinity           none, and empty: LlamaIndex stores null for all three
+``dict``, list in a list          none, and not empty
 ================================  ===================================================
 """
 
@@ -132,7 +132,7 @@ def is_list(value: object) -> bool:
 
 
 def is_empty(value: Any) -> bool:
-    """Return whether the operator ``is_empty`` holds for a value: ``None``, ``""`` or ``[]``.
+    """Return whether the operator ``is_empty`` holds: for ``None``, NaN, infinity, ``""``, ``[]``.
 
     Args:
         value: Metadata value; pass ``None`` for an absent field.
@@ -142,6 +142,8 @@ def is_empty(value: Any) -> bool:
     """
     if isinstance(value, str):
         return value == ""
+    if isinstance(value, float):
+        return not math.isfinite(value)
     return value is None or (is_list(value) and len(value) == 0)
 
 
@@ -203,7 +205,7 @@ def _plain(value: Any) -> bool | Scalar | None:
         return int(value)
     if isinstance(value, numbers.Real):
         real = float(value)
-        return None if math.isnan(real) else real
+        return real if math.isfinite(real) else None
     return None
 
 
@@ -246,8 +248,8 @@ def _coerce_number(value: bool | Scalar, *, whole: bool) -> int | float:
             value = int(text)
         except ValueError:
             value = float(text)
-    if math.isnan(value):
-        msg = "not a number"
+    if isinstance(value, float) and math.isnan(value):
+        msg = "NaN equals nothing"
         raise ValueError(msg)
     result = number(value)
     if whole and isinstance(result, float) and not (result.is_integer() or math.isinf(result)):

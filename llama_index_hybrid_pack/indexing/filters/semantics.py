@@ -11,7 +11,7 @@ Rules, beside the table of faces in :mod:`~llama_index_hybrid_pack.indexing.filt
   type is no match, never an error. A declared schema brings both sides to one type first.
 - ``text_match`` finds a part of a text, case-sensitive; ``text_match_insensitive`` folds case by
   Unicode's rules (``STRASSE`` finds ``Straße``). Other operators never look at parts of a text.
-- ``is_empty`` holds for an absent field, ``None``, ``""`` and ``[]``.
+- ``is_empty`` holds for an absent field, ``None`` (and NaN), ``""`` and ``[]``.
 - ``in []``, ``any []`` and ``all []`` match nothing, ``nin []`` everything.
 - AND: all members hold; OR: at least one; NOT: none of them. An empty OR matches nothing; an
   empty AND or NOT is no filter, and is refused inside an OR or NOT.
@@ -147,10 +147,7 @@ def comparable(item: MetadataFilter, kind: FieldType | None) -> Any:
         A number or text, or a list of them.
     """
     value: Any = item.value
-    if kind is not FieldType.DATE or item.operator in (
-        FilterOperator.TEXT_MATCH,
-        FilterOperator.TEXT_MATCH_INSENSITIVE,
-    ):
+    if kind is not FieldType.DATE or value is None:
         return value
     if isinstance(value, list):
         return [coerce(element, kind) for element in value]

@@ -176,12 +176,18 @@ def _test(operator: FilterOperator, value: Any, column: str) -> Sql:
         return Sql(f"{_IS_TEXT} AND hp_contains({_BYTES}, ?)", (value.encode("utf-8"),))
     if operator is FilterOperator.TEXT_MATCH_INSENSITIVE:
         return Sql(f"{_IS_TEXT} AND hp_contains_folded({_BYTES}, ?)", (value.casefold(),))
-    if not isinstance(value, list):
-        return Sql("f.value = ?", (value,))
-    values = _distinct(value)
+    if isinstance(value, list):
+        return _is_member(_distinct(value), column)
+    return Sql("f.value = ?", (value,))
+
+
+def _is_member(values: list[Scalar], column: str) -> Sql:
     if len(values) <= _MAX_INLINE:
         return Sql(f"{column} IN ({', '.join('?' * len(values))})", tuple(values))
-    # Each value is JSON inside JSON, so that Python alone reads numbers and NULs.
+    if all(isinstance(one, str) and one.isprintable() for one in values):
+        listed = json.dumps(values, ensure_ascii=False)
+        return Sql(f"{column} IN (SELECT value FROM json_each(?))", (listed,))
+    # Each value is JSON inside JSON, so that Python alone reads numbers and control characters.
     listed = json.dumps([json.dumps(one) for one in values])
     return Sql(f"{column} IN (SELECT hp_value(value) FROM json_each(?))", (listed,))
 

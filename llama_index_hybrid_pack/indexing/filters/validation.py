@@ -224,14 +224,26 @@ def _check_scalar(
     if isinstance(value, str) and not is_text(value):
         msg = f"{what} a text with lone surrogates, which has no UTF-8 form. Give valid text."
         raise FilterError(msg)
-    if operator in _TEXTS and not isinstance(value, str):
+    if operator in _TEXTS:
+        return _check_text(what, value, kind)
+    return _normal(what, value, kind)
+
+
+def _check_text(what: str, value: Scalar, kind: FieldType | None) -> str:
+    if not isinstance(value, str):
         msg = f"{what} {value!r}. Give the text to look for."
         raise FilterError(msg)
-    return _normal(what, value, kind, operator)
+    if kind is not None and kind is not FieldType.STR:
+        msg = (
+            f"{what} {value!r}, but the field is declared as {kind.value!r}, which has no text to "
+            "look into. Use a comparison, or declare the field as 'str'."
+        )
+        raise FilterError(msg)
+    return value
 
 
-def _normal(what: str, value: Scalar, kind: FieldType | None, operator: FilterOperator) -> Scalar:
-    if kind is None or operator in _TEXTS:
+def _normal(what: str, value: Scalar, kind: FieldType | None) -> Scalar:
+    if kind is None:
         if isinstance(value, bool):
             return int(value)
         return value if isinstance(value, str) else number(value)
