@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from numbers import Real
 
 from llama_index_hybrid_pack.errors import ConfigError
 from llama_index_hybrid_pack.scoring.normalization import Normalization, normalize
 
 #: Constant of reciprocal rank fusion in the paper.
 RRF_K = 60.0
+
+# Id → what each list adds to its score.
+_Parts = dict[str, list[float]]
 
 
 def check_weights(weights: Sequence[float] | None, count: int) -> list[float]:
@@ -36,13 +40,43 @@ def check_weights(weights: Sequence[float] | None, count: int) -> list[float]:
             f"{len(weights)} weights were given for {count} lists: {list(weights)}. Give one each."
         )
         raise ConfigError(msg)
-    if any(not math.isfinite(weight) or weight < 0 for weight in weights):
+    if not all(_is_number(weight) and weight >= 0 for weight in weights):
         msg = f"Weights are finite and at least 0, these are {list(weights)}. 0 leaves a list out."
         raise ConfigError(msg)
     if weights and not any(weights):
         msg = f"All weights are 0 ({list(weights)}), so nothing would be found. Give one above 0."
         raise ConfigError(msg)
     return [float(weight) for weight in weights]
+
+
+def check_rrf_k(k: float) -> float:
+    """Return a usable constant of reciprocal rank fusion.
+
+    Args:
+        k: Finite, at least 0.
+
+    Returns:
+        The constant as a float.
+
+    Raises:
+        ConfigError: If it is anything else.
+
+    Example:
+        >>> check_rrf_k(60)
+        60.0
+    """
+    if not _is_number(k) or k < 0:
+        msg = (
+            f"k is {k!r}. Reciprocal rank fusion takes a finite k of at least 0; the paper's is 60."
+        )
+        raise ConfigError(msg)
+    return float(k)
+
+
+def _is_number(value: object) -> bool:
+    if isinstance(value, bool):
+        return False
+    return isinstance(value, Real) and math.isfinite(float(value))
 
 
 def reciprocal_rank_fusion(
@@ -76,17 +110,13 @@ def reciprocal_rank_fusion(
         >>> [(name, round(score, 4)) for name, score in fused]
         [('d2', 0.0325), ('d1', 0.0323), ('d4', 0.032)]
     """
-    if not math.isfinite(k) or k < 0:
-        msg = (
-            f"k is {k!r}. Reciprocal rank fusion takes a finite k of at least 0; the paper's is 60."
-        )
-        raise ConfigError(msg)
-    fused: dict[str, float] = {}
+    constant = check_rrf_k(k)
+    parts: _Parts = {}
     for ids, weight in zip(rankings, check_weights(weights, len(rankings)), strict=True):
         if weight:
             for rank, name in enumerate(dict.fromkeys(ids), start=1):
-                fused[name] = fused.get(name, 0.0) + weight / (k + rank)
-    return by_score(fused.items())
+                parts.setdefault(name, []).append(weight / (constant + rank))
+    return _summed(parts)
 
 
 def weighted_fusion(
@@ -101,8 +131,9 @@ def weighted_fusion(
     Use it when every list has scores; it keeps how much better a hit is, which ranks forget.
 
     Args:
-        rankings: Ids with scores per list, in any order; ``None`` = no score. An id that stands
-            in a list more than once counts with its first score.
+        rankings: Ids with scores per list, best first; ``None`` = no score. An id that stands in
+            a list more than once counts with its first score. The order counts only where a list
+            has no scores at all: its ranks stand in for them, evenly spaced.
         weights: One per list, brought to a sum of 1; 0 = not consulted. ``None`` = all equal.
         normalization: See :func:`~llama_index_hybrid_pack.scoring.normalization.normalize`.
         lower_bounds: One per list, for ``normalization="theoretical"``.
@@ -125,18 +156,32 @@ def weighted_fusion(
         msg = f"{len(bounds)} lower bounds were given for {len(rankings)} lists. Give one each."
         raise ConfigError(msg)
     total = math.fsum(shares)
-    fused: dict[str, float] = {}
+    parts: _Parts = {}
     for hits, share, bound in zip(rankings, shares, bounds, strict=True):
         if not share:
             continue
         first: dict[str, float | None] = {}
         for name, score in hits:
             first.setdefault(name, score)
-        values = normalize(list(first.values()), normalization, lower_bound=bound)
+        values = _normalized(first, normalization, bound)
         weight = share / total
         for name, value in zip(first, values, strict=True):
-            fused[name] = fused.get(name, 0.0) + weight * value
-    return by_score(fused.items())
+            parts.setdefault(name, []).append(weight * value)
+    return _summed(parts)
+
+
+def _normalized(
+    scores: dict[str, float | None], normalization: Normalization, bound: float | None
+) -> list[float]:
+    if normalization == "none" or any(score is not None for score in scores.values()):
+        return normalize(list(scores.values()), normalization, lower_bound=bound)
+    ranks = [-float(rank) for rank in range(len(scores))]
+    return normalize(ranks, normalization, lower_bound=-float(len(scores)))
+
+
+def _summed(parts: _Parts) -> list[tuple[str, float]]:
+    # An exact sum does not depend on the order of the lists, so neither does a tie.
+    return by_score((name, math.fsum(values)) for name, values in parts.items())
 
 
 def by_score(scored: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:

@@ -122,7 +122,7 @@ def test_a_score_that_is_not_finite_is_refused(method, score) -> None:
 
 
 def test_an_unknown_method_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match="'softmax'.*min_max"):
+    with pytest.raises(ConfigError, match=r"'softmax'.*min_max"):
         normalize([1.0], "softmax")  # type: ignore[arg-type]
 
 
