@@ -16,14 +16,29 @@ from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.indices.vector_store.retrievers import VectorIndexRetriever
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
-from llama_index_hybrid_pack.errors import AccessDeniedError, ConfigError, FilterError
+from llama_index_hybrid_pack.errors import (
+    AccessDeniedError,
+    ConfigError,
+    EmbeddingError,
+    FilterError,
+    MissingExtraError,
+    ModelNotFoundError,
+)
 from llama_index_hybrid_pack.indexing.stores.base import BM25, SearchRequest, SearchResult
 from llama_index_hybrid_pack.metadata import ScoreScale, current_scale
 from llama_index_hybrid_pack.retrieval.ranked_list import RankedList
 from llama_index_hybrid_pack.retrieval.store import StoreRetriever, embed_query
 
-# A search that must not run as it stands is never replaced by the other legs' results.
-_ALWAYS_RAISED = (FilterError, AccessDeniedError, ConfigError)
+# Not for the other legs to cover up: a search that must not run as it stands, and a setup that
+# would fail for every query.
+_ALWAYS_RAISED = (
+    FilterError,
+    AccessDeniedError,
+    ConfigError,
+    EmbeddingError,
+    MissingExtraError,
+    ModelNotFoundError,
+)
 
 
 @dataclass(frozen=True)
