@@ -48,6 +48,8 @@ class DenseView:
     """The dense index at one generation; it does not change when the index grows."""
 
     generation: Generation
+    last_row: int
+    """Highest row of the table so far; it may have been removed before it was ever coded."""
     codes: QuantizedVectors
     rows: Rows
     dead: NDArray[np.bool_] | None
@@ -206,8 +208,7 @@ class DenseIndex:
         ):
             return self._load(snapshot, dimension)
         mapped = self._file.map(snapshot, dimension)
-        last = int(view.rows[-1]) if len(view.rows) else 0
-        added = _Added(snapshot, mapped, last, dimension)
+        added = _Added(snapshot, mapped, view.last_row, dimension)
         if not view.codes.span.holds(added.extent.low, added.extent.high):
             return self._load(snapshot, dimension)
         rows = [view.rows]
@@ -218,7 +219,14 @@ class DenseIndex:
         dead = _mark(all_rows, snapshot.removed_after(view.generation.number), view.dead)
         if dead is not None and len(dead) > BLOCK and dead.mean() > _SWEEP_SHARE:
             return self._load(snapshot, dimension)
-        return DenseView(snapshot.generation, view.codes, all_rows, dead, mapped or view.mapped)
+        return DenseView(
+            generation=snapshot.generation,
+            last_row=snapshot.last_row,
+            codes=view.codes,
+            rows=all_rows,
+            dead=dead,
+            mapped=mapped or view.mapped,
+        )
 
     def _load(self, snapshot: Snapshot, dimension: int) -> DenseView:
         mapped = self._file.map(snapshot, dimension)
@@ -230,7 +238,14 @@ class DenseIndex:
             keep = np.isin(block_rows, removed, assume_unique=True, invert=True)
             codes.add(vectors if keep.all() else vectors[keep])
             rows.append(block_rows[keep])
-        return DenseView(snapshot.generation, codes, np.concatenate(rows), None, mapped)
+        return DenseView(
+            generation=snapshot.generation,
+            last_row=snapshot.last_row,
+            codes=codes,
+            rows=np.concatenate(rows),
+            dead=None,
+            mapped=mapped,
+        )
 
 
 class _Added:

@@ -80,7 +80,8 @@ class Plan:
             dense_top_k=dense_k,
             lexical_top_k=lexical_k,
             filters=query.filters,
-            node_ids=query.node_ids,
+            # VectorStoreIndex sends an empty list with every query of a store that keeps texts.
+            node_ids=query.node_ids or None,
             doc_ids=query.doc_ids,
         )
 

@@ -140,9 +140,6 @@ class LocalHybridStore(OpenedStore):
             ConfigError: If neither is given: to remove everything call :meth:`clear`.
         """
         _refuse("delete_nodes", delete_kwargs)
-        if node_ids is None and filters is None:
-            msg = "delete_nodes() needs node_ids or filters. To remove every node call clear()."
-            raise ConfigError(msg)
         writes.remove_matching(self.client, self._row_sets, node_ids, filters)
 
     async def adelete_nodes(

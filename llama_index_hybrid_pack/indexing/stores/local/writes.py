@@ -75,8 +75,13 @@ def remove_matching(
         found = row_sets.of(
             change.snapshot, change.settings.schema, filters=filters, node_ids=node_ids
         )
-        rows = change.snapshot.rows_after(0) if found is None else found.rows
-        change.remove(rows.tolist())
+        if found is None:  # a filter without conditions is no restriction either
+            msg = (
+                "delete_nodes() needs node_ids or a filter that says something. To remove every "
+                "node call clear()."
+            )
+            raise ConfigError(msg)
+        change.remove(found.rows.tolist())
 
     engine.write(steps)
 
