@@ -23,8 +23,9 @@ from llama_index_hybrid_pack.ranking.base import (
     question,
     restore,
 )
-from llama_index_hybrid_pack.scoring.blending import complete_scores, min_max
+from llama_index_hybrid_pack.scoring.blending import complete_scores
 from llama_index_hybrid_pack.scoring.mmr import MMRPick, mmr_rank
+from llama_index_hybrid_pack.scoring.normalization import normalize
 
 _Vector = Sequence[float] | NDArray[np.float32]
 
@@ -168,7 +169,8 @@ class MMRPostprocessor(HybridPostprocessor):
         query_bundle: QueryBundle | None,
     ) -> tuple[NDArray[np.float64], ScoreScale]:
         if self.relevance == "score":
-            return min_max(complete_scores([hit.score for hit in hits])), ScoreScale.FUSED
+            scores = complete_scores([hit.score for hit in hits])
+            return np.array(normalize(scores, "min_max")), ScoreScale.FUSED
         query = np.asarray(self._query_vector(query_bundle), dtype=np.float64)
         if query.shape != vectors.shape[1:]:
             msg = (

@@ -11,45 +11,11 @@ import math
 from collections.abc import Sequence
 from typing import Literal, TypeGuard
 
-import numpy as np
-from numpy.typing import NDArray
-
 from llama_index_hybrid_pack.errors import ConfigError
+from llama_index_hybrid_pack.scoring.normalization import normalize
 
 #: How scores of one query are made comparable before they are added.
 BlendNormalization = Literal["z_score", "min_max"]
-
-
-def z_scores(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return how many standard deviations each value lies above the mean.
-
-    Args:
-        values: Shape ``(n,)``, finite.
-
-    Returns:
-        Shape ``(n,)``; all 0 where the values are equal or there is only one.
-
-    Example:
-        >>> z_scores(np.array([1.0, 3.0])).tolist()
-        [-1.0, 1.0]
-    """
-    return _scaled(values, values.mean() if values.size else 0.0, values.std())
-
-
-def min_max(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return each value's place between the smallest (0) and the largest (1).
-
-    Args:
-        values: Shape ``(n,)``, finite.
-
-    Returns:
-        Shape ``(n,)``, in [0, 1]; all 0 where the values are equal or there is only one.
-
-    Example:
-        >>> min_max(np.array([2.0, 3.0, 4.0])).tolist()
-        [0.0, 0.5, 1.0]
-    """
-    return _scaled(values, values.min(initial=np.inf), np.ptp(values) if values.size else 0.0)
 
 
 def blend_scores(
@@ -66,10 +32,12 @@ def blend_scores(
             the lowest that is there; when all are missing, the ranking itself counts.
         second: Scores of the reranker. A candidate without one gets no blended score either.
         weight: Share of ``second``, in [0, 1].
-        normalization: ``"z_score"`` or ``"min_max"``, both per query.
+        normalization: ``"z_score"`` (standard deviations above the lowest) or ``"min_max"`` (0
+            to 1), both per query.
 
     Returns:
-        One score per candidate, comparable within this query only; ``None`` where ``second`` is.
+        One score of at least 0 per candidate, comparable within this query only; ``None`` where
+        ``second`` is.
 
     Raises:
         ConfigError: If the weight is out of range or the lengths differ.
@@ -84,41 +52,37 @@ def blend_scores(
     if len(first) != len(second):
         msg = f"There are {len(first)} first and {len(second)} second scores. Give one each."
         raise ConfigError(msg)
-    normalise = {"z_score": z_scores, "min_max": min_max}.get(normalization)
-    if normalise is None:
-        msg = f"normalization is {normalization!r}. Choose 'z_score' or 'min_max'."
-        raise ConfigError(msg)
-    scored = [i for i, score in enumerate(second) if is_score(score)]
-    before = complete_scores(first)[scored]
-    after = np.array([second[i] for i in scored], dtype=np.float64)
-    total = (1.0 - weight) * normalise(before) + weight * normalise(after)
+    completed = complete_scores(first)
+    scored = {i: score for i, score in enumerate(second) if is_score(score)}
+    before = _normalised([completed[i] for i in scored], normalization)
+    after = _normalised(list(scored.values()), normalization)
     blended: list[float | None] = [None] * len(second)
-    for i, score in zip(scored, total.tolist(), strict=True):
-        blended[i] = score
+    for i, old, new in zip(scored, before, after, strict=True):
+        blended[i] = (1.0 - weight) * old + weight * new
     return blended
 
 
-def complete_scores(scores: Sequence[float | None]) -> NDArray[np.float64]:
+def complete_scores(scores: Sequence[float | None]) -> list[float]:
     """Return scores with the missing ones filled in, none of them better than a known one.
 
     Args:
         scores: In the order of the ranking; ``None`` or not finite = missing.
 
     Returns:
-        Shape ``(n,)``. Missing scores take the lowest known one; when none is known, the ranking
-        itself gives ``n, n - 1, … 1``.
+        One number each. Missing scores take the lowest known one; when none is known, the
+        ranking itself gives ``n, n - 1, … 1``.
 
     Example:
-        >>> complete_scores([0.9, None, 0.4]).tolist()
+        >>> complete_scores([0.9, None, 0.4])
         [0.9, 0.4, 0.4]
-        >>> complete_scores([None, None]).tolist()
+        >>> complete_scores([None, None])
         [2.0, 1.0]
     """
     known = [score for score in scores if is_score(score)]
     if not known:
-        return np.arange(len(scores), 0, -1, dtype=np.float64)
+        return [float(place) for place in range(len(scores), 0, -1)]
     lowest = min(known)
-    return np.array([score if is_score(score) else lowest for score in scores], dtype=np.float64)
+    return [float(score) if is_score(score) else lowest for score in scores]
 
 
 def is_score(score: float | None) -> TypeGuard[float]:
@@ -131,10 +95,9 @@ def is_score(score: float | None) -> TypeGuard[float]:
     return score is not None and math.isfinite(score)
 
 
-def _scaled(values: NDArray[np.float64], offset: float, unit: float) -> NDArray[np.float64]:
-    # Equal values may differ in the last bits; dividing by that would make noise of size 1.
-    largest = float(np.abs(values).max(initial=0.0))
-    if unit <= 1e-12 * largest or unit == 0.0:
-        return np.zeros_like(values)
-    scaled: NDArray[np.float64] = (values - offset) / unit
-    return scaled
+def _normalised(scores: list[float], method: BlendNormalization) -> list[float]:
+    largest = max(map(abs, scores), default=0.0)
+    if scores and max(scores) - min(scores) <= 1e-12 * largest:
+        # Equal but for the last bits: divided by their spread, these would decide the order.
+        return normalize([scores[0]] * len(scores), method)
+    return normalize(scores, method)
