@@ -11,6 +11,7 @@ from typing import Literal
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.schema import NodeWithScore, QueryBundle
+from llama_index.core.settings import Settings
 from llama_index.core.vector_stores.types import MetadataFilters
 from llama_index_instrumentation import get_dispatcher
 
@@ -39,19 +40,22 @@ class StoreRetriever(BaseRetriever):
 
     The dense leg embeds ``query_bundle.embedding_strs``, or takes ``query_bundle.embedding``
     as it is; BM25 takes ``query_bundle.query_str``, so text that is meant for embedding only
-    (HyDE) never reaches it. A query with no text finds nothing.
+    (HyDE) never reaches it. A blank query finds nothing.
 
     Args:
         store: The store.
         leg: ``"dense"`` (scores are cosines) or ``"bm25"`` (scores above 0).
         similarity_top_k: Hits, at least 1; fewer come back when fewer match.
         embed_model: Embeds the query; the dense leg needs it unless queries bring a vector.
+            ``None`` = the one that LlamaIndex's ``Settings`` has when the query comes; none is
+            ever chosen by default.
         filters: Applied before ranking.
         node_ids: Only these nodes; ``None`` = all, an empty list = none.
         doc_ids: Only nodes of these documents; same convention.
 
     Raises:
-        ConfigError: If the leg is unknown or ``similarity_top_k`` is not at least 1.
+        ConfigError: If the leg is unknown, ``similarity_top_k`` is not at least 1, or ids are
+            given as one string.
     """
 
     def __init__(
@@ -74,8 +78,8 @@ class StoreRetriever(BaseRetriever):
         self.similarity_top_k = check_top_k(similarity_top_k)
         self.embed_model = embed_model
         self.filters = filters
-        self.node_ids = None if node_ids is None else tuple(node_ids)
-        self.doc_ids = None if doc_ids is None else tuple(doc_ids)
+        self.node_ids = _ids("node_ids", node_ids)
+        self.doc_ids = _ids("doc_ids", doc_ids)
 
     @classmethod
     def class_name(cls) -> str:
@@ -115,7 +119,8 @@ class StoreRetriever(BaseRetriever):
             A request for this leg only.
         """
         dense = self.leg == DENSE
-        if (dense and query_bundle.embedding is None) or not (dense or query_bundle.query_str):
+        missing = query_bundle.embedding is None if dense else is_blank(query_bundle.query_str)
+        if missing:
             return None
         return SearchRequest(
             query_embedding=query_bundle.embedding if dense else None,
@@ -173,9 +178,9 @@ def embed_query(query_bundle: QueryBundle, embed_model: BaseEmbedding | None) ->
     """Return a bundle with an embedding; the caller's bundle is never written to.
 
     Args:
-        query_bundle: The query; an embedding that it brings is kept. Several
-            ``custom_embedding_strs`` are embedded and averaged, as LlamaIndex does.
-        embed_model: Embeds the query.
+        query_bundle: The query; an embedding that it brings is kept.
+        embed_model: Embeds the query; ``None`` = the one of LlamaIndex's ``Settings``, if it was
+            set there.
 
     Returns:
         A bundle of its own, without embedding only when the query has no text at all.
@@ -184,16 +189,54 @@ def embed_query(query_bundle: QueryBundle, embed_model: BaseEmbedding | None) ->
         ConfigError: If the query has no embedding and there is no model.
     """
     embedding = query_bundle.embedding
-    texts = [text for text in query_bundle.embedding_strs if text]
+    texts = embedded_texts(query_bundle)
     if embedding is None and texts:
-        if embed_model is None:
+        # The public property would go and make OpenAI's model.
+        model = Settings._embed_model if embed_model is None else embed_model
+        if model is None:
             msg = (
                 "The dense leg has no embedding model, and the query brings no vector. Give "
-                "embed_model=..., or a QueryBundle with an embedding."
+                "embed_model=..., set Settings.embed_model, or pass a QueryBundle with an "
+                "embedding."
             )
             raise ConfigError(msg)
-        embedding = embed_model.get_agg_embedding_from_queries(texts)
+        embedding = model.get_agg_embedding_from_queries(texts)
     return replace(query_bundle, embedding=embedding)
+
+
+def embedded_texts(query_bundle: QueryBundle) -> list[str]:
+    """Return the texts whose mean vector stands for the query, as LlamaIndex takes them.
+
+    Args:
+        query_bundle: The query.
+
+    Returns:
+        ``custom_embedding_strs`` without blank ones (an expansion may come out empty), else the
+        query itself, else nothing.
+
+    Example:
+        >>> embedded_texts(QueryBundle("refunds", custom_embedding_strs=["", "Ten days."]))
+        ['Ten days.']
+    """
+    custom = [text for text in query_bundle.custom_embedding_strs or [] if not is_blank(text)]
+    return custom or [text for text in [query_bundle.query_str] if not is_blank(text)]
+
+
+def is_blank(text: str | None) -> bool:
+    """Return whether there is nothing to search for; callers do pass ``None``.
+
+    Example:
+        >>> is_blank(None), is_blank("  "), is_blank("?")
+        (True, True, False)
+    """
+    return text is None or not text.strip()
+
+
+def _ids(name: str, given: Sequence[str] | None) -> tuple[str, ...] | None:
+    if isinstance(given, str):
+        msg = f"{name} is the string {given!r}. Give a list of ids."
+        raise ConfigError(msg)
+    return None if given is None else tuple(given)
 
 
 def check_top_k(value: int) -> int:
