@@ -34,7 +34,9 @@ def measure(statement: str, rounds: int) -> dict[str, float]:
     runs = []
     for _ in range(rounds):
         probe = PROBE.format(statement=statement)
-        done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True)
+        done = subprocess.run(
+            [sys.executable, "-c", probe], capture_output=True, text=True, check=True
+        )
         runs.append([float(value) for value in done.stdout.split()])
     seconds, megabytes = zip(*runs, strict=True)
     return {
