@@ -179,14 +179,14 @@ def restore(value: object, base: type) -> object:
         base: Class that the component must inherit; only classes that are imported are found.
 
     Returns:
-        The component; whatever is no such dictionary is returned unchanged.
+        The component; whatever is no dictionary is returned unchanged.
 
     Raises:
         ConfigError: If no class, or more than one, has that name.
     """
-    if not isinstance(value, dict) or "class_name" not in value:
+    if not isinstance(value, dict):
         return value
-    name = value["class_name"]
+    name = value.get("class_name")
     # A subclass that keeps its parent's name is serialised, and so restored, as the parent.
     found = [
         cls for cls in _subclasses(base) if "class_name" in vars(cls) and cls.class_name() == name
