@@ -58,6 +58,14 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
+def _uuid5(name: str) -> str:
+    """Return ``str(uuid.uuid5(_NAMESPACE, name))`` for an ASCII name, in a fifth of the time."""
+    digest = hashlib.sha1(_NAMESPACE.bytes + name.encode("ascii"), usedforsecurity=False)
+    text = digest.hexdigest()
+    variant = "89ab"[int(text[16], 16) & 3]
+    return f"{text[:8]}-{text[8:12]}-5{text[13:16]}-{variant}{text[17:20]}-{text[20:32]}"
+
+
 class NodeIds:
     """Gives every node of one run its id.
 
@@ -68,6 +76,7 @@ class NodeIds:
     def __init__(self, settings: str) -> None:
         self._settings = settings
         self._given: dict[str, int] = {}
+        self._digests: dict[str, str] = {}
 
     def make(self, source_id: str, start: int, end: int) -> str:
         """Return the id of a span; a span that comes twice in one run gets a second id.
@@ -80,10 +89,13 @@ class NodeIds:
         Returns:
             A UUID (version 5) as text.
         """
-        name = f"{_digest(source_id)} {start} {end} {self._settings}"
+        source = self._digests.get(source_id)
+        if source is None:
+            source = self._digests[source_id] = _digest(source_id)
+        name = f"{source} {start} {end} {self._settings}"
         times = self._given.get(name, 0)
         self._given[name] = times + 1
-        return str(uuid.uuid5(_NAMESPACE, name if not times else f"{name} {times}"))
+        return _uuid5(name if not times else f"{name} {times}")
 
 
 def function_name(function: Callable[..., object]) -> str:

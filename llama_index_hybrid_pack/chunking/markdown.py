@@ -4,30 +4,27 @@ The grammar is markdown-it-py's; only its block rules run, because inline markup
 headings alone. It reads a text whose line ends and NUL characters it has normalised, so spans
 come from the line numbers of its tokens and a line table of the text as it was given.
 
-A long document is read in windows: of each window every top-level block but the last is taken,
-and the next window begins at that last block. CommonMark's top level has no state between
-blocks, so the result is the same, and memory for tokens stays bounded.
+A document is read in windows: of each window every top-level block but the last is taken, and the
+next one begins at that last block. CommonMark's top level has no state between blocks, so the
+result is the same, memory for tokens stays bounded, and headings and plain paragraphs between two
+windows need no grammar at all.
 """
 
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from markdown_it import MarkdownIt
+from markdown_it import MarkdownIt, rules_block
 from markdown_it.token import Token
 
 from llama_index_hybrid_pack.chunking.blocks import Block, BlockKind, ParsedText, Span
 from llama_index_hybrid_pack.chunking.front_matter import FrontMatter, read_front_matter
-from llama_index_hybrid_pack.chunking.plain_text import (
-    line_starts,
-    trimmed_end,
-    trimmed_start,
-)
+from llama_index_hybrid_pack.chunking.plain_text import line_starts, trimmed_end, trimmed_start
+from llama_index_hybrid_pack.chunking.simple_markdown import simple_blocks
 
 #: Characters of text that are tokenised at once.
 WINDOW = 400_000
@@ -52,12 +49,19 @@ _KINDS = {
 _CONTAINERS = {BlockKind.LIST, BlockKind.LIST_ITEM, BlockKind.QUOTE}
 _INLINE_MARKUP = re.compile(r"[*_\[\]<>&\\!~`\n]")
 _SPACES = re.compile(r"\s+")
+_LINE_END = re.compile(r"\r\n?|\n")
+_NEXT_SECTION = re.compile(r"\n\n#{1,6} [^\r\n]*\n")
 
 
 @lru_cache(maxsize=1)
 def _parser() -> MarkdownIt:
     parser = MarkdownIt("commonmark", {"maxNesting": MAX_NESTING})
-    parser.enable(["table", "strikethrough"])
+    parser.enable("strikethrough")
+    # markdown-it tries tables first, so that "## a | b" over dashes would be one. GitHub's
+    # extension makes tables of paragraphs only.
+    parser.block.ruler.before(
+        "lheading", "gfm_table", rules_block.table, {"alt": ["paragraph", "reference"]}
+    )
     parser.core.ruler.enableOnly(["normalize", "block"])
     return parser
 
@@ -88,14 +92,14 @@ def parse_markdown(text: str, *, front_matter: bool = True) -> ParsedText:
 
 
 class _Reader:
-    """State of reading one document: its lines and the link references found so far."""
+    """State of reading one document: the link references found so far, the lines in hand."""
 
     def __init__(self, text: str, body_start: int) -> None:
         self._text = text
-        self._starts = line_starts(text)
-        if text.startswith("\ufeff"):
-            self._starts[0] = 1  # a byte order mark is no text and hides a heading behind it
-        self._first_line = bisect_left(self._starts, body_start)
+        self._body_start = body_start
+        if not body_start and text.startswith("\ufeff"):
+            self._body_start = 1  # a byte order mark is no text and hides a heading behind it
+        self._starts: list[int] = []
         self._environment: dict[str, Any] = {}
 
     def read(self) -> list[Block]:
@@ -110,48 +114,62 @@ class _Reader:
         return blocks
 
     def _blocks(self) -> Iterator[Block]:
-        line, last_line = self._first_line, len(self._starts) - 1
-        window = WINDOW
-        covered = line
-        while line < last_line:
-            stop = bisect_left(self._starts, self._starts[line] + window)
-            stop = min(max(stop, line + 1), last_line)
-            tokens = _parser().parse(
-                self._text[self._starts[line] : self._starts[stop]], self._environment
-            )
-            groups = list(_groups(tokens, 0, len(tokens), 0))
-            next_line = last_line
-            if stop < last_line:
-                if len(groups) < 2:  # one block fills the window
-                    window *= 2
-                    continue
-                next_line = _lines(tokens[groups.pop()[0]], line)[0]
-            for first, last in groups:
-                begin, end = _lines(tokens[first], line)
-                yield from self._references(covered, begin)
-                yield from self._block(tokens, first, last, line)
-                covered = end
-            window = WINDOW
-            line = next_line
-        yield from self._references(covered, last_line)
+        position, end = self._body_start, len(self._text)
+        simple = "\r" not in self._text
+        while position < end:
+            if simple:
+                for block, after in simple_blocks(self._text, position):
+                    position = after
+                    if block:
+                        yield block
+            if position < end:
+                blocks, position = self._window(position)
+                yield from blocks
 
-    def _references(self, first_line: int, last_line: int) -> Iterator[Block]:
+    def _window(self, start: int) -> tuple[list[Block], int]:
+        """Read blocks from ``start`` on by the full grammar, to about the next heading.
+
+        Returns:
+            The blocks, and where the next one begins.
+        """
+        text, end = self._text, len(self._text)
+        section = _NEXT_SECTION.search(text, start + 1, start + WINDOW)
+        stop = section.end() if section else _line_end(text, start + WINDOW)
+        size = stop - start
+        while True:
+            tokens = _parser().parse(text[start:stop], self._environment)
+            groups = list(_groups(tokens, 0, len(tokens), 0))
+            if len(groups) > 1 or stop == end:
+                break
+            size *= 2  # one block fills the window
+            stop = _line_end(text, start + size)
+        self._starts = [start + offset for offset in line_starts(text[start:stop])]
+        following = stop
+        if stop < end:
+            following = self._starts[(tokens[groups.pop()[0]].map or [0])[0]]
+        blocks: list[Block] = []
+        covered = start
+        for first, last in groups:
+            begin, behind = tokens[first].map or (0, 0)
+            blocks.extend(self._references(covered, self._starts[begin]))
+            blocks.extend(self._block(tokens, first, last))
+            covered = self._starts[behind]
+        blocks.extend(self._references(covered, following))
+        return blocks, following
+
+    def _references(self, start: int, end: int) -> Iterator[Block]:
         """Yield the lines that gave no token: definitions of link targets."""
-        start, end = self._starts[first_line], self._starts[last_line]
-        if start >= end:
-            return
         end = trimmed_end(self._text, start, end)
         if end > start:
-            start = trimmed_start(self._text, start, end)
-            yield Block(BlockKind.REFERENCE, start, end)
+            yield Block(BlockKind.REFERENCE, trimmed_start(self._text, start, end), end)
 
     def _block(
-        self, tokens: Sequence[Token], first: int, last: int, base: int, floor: int = 0
+        self, tokens: Sequence[Token], first: int, last: int, floor: int = 0
     ) -> Iterator[Block]:
         """Yield the block of ``tokens[first : last + 1]``; ``floor`` is its parent's start."""
         token = tokens[first]
         kind = _KINDS[token.type]
-        begin, stop = _lines(token, base)
+        begin, stop = token.map or (0, 0)
         start = max(self._starts[begin], floor)
         end = trimmed_end(self._text, start, self._starts[stop])
         if end == start:  # white space that is none to CommonMark, such as a no-break space
@@ -167,7 +185,7 @@ class _Reader:
             children = tuple(
                 child
                 for inner_first, inner_last in _groups(tokens, first + 1, last, token.level + 1)
-                for child in self._block(tokens, inner_first, inner_last, base, start)
+                for child in self._block(tokens, inner_first, inner_last, start)
             )
             yield Block(kind, start, end, children=children)
         else:
@@ -190,6 +208,7 @@ class _Reader:
 
     def _plain_title(self, content: str) -> str:
         """Return a heading's text without inline markup."""
+        content = content.replace("\0", "\ufffd")  # as CommonMark says
         if _INLINE_MARKUP.search(content):
             tokens: list[Token] = []
             markdown = _parser()
@@ -199,10 +218,10 @@ class _Reader:
         return title if len(title) <= MAX_TITLE else title[: MAX_TITLE - 1].rstrip() + "…"
 
 
-def _lines(token: Token, base: int) -> tuple[int, int]:
-    """Return the first line of a token's block and the line behind it."""
-    first, last = token.map or (0, 0)
-    return base + first, base + last
+def _line_end(text: str, position: int) -> int:
+    """Return the end of the line that holds ``position``, its line break included."""
+    found = _LINE_END.search(text, min(position, len(text)))
+    return found.end() if found else len(text)
 
 
 def _groups(

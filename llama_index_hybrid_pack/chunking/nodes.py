@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from llama_index.core.node_parser.node_utils import default_id_func
@@ -92,7 +92,7 @@ class Source:
 
 def build_nodes(
     source: Source,
-    chunks: Sequence[Chunk],
+    chunks: Iterable[Chunk],
     *,
     metadata: dict[str, object],
     embed_text: EmbedText,

@@ -9,7 +9,7 @@ the length of the text. Nothing here depends on a format or on LlamaIndex.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -21,6 +21,8 @@ from llama_index_hybrid_pack.chunking.table_header import CELL_WIDTHS, TableHead
 
 #: A section's last chunk below this share of the budget is evened out with the one before it.
 _SMALL_TAIL = 4
+#: Sections whose pieces are counted together.
+_BATCH = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +63,8 @@ def pack(
     limits: Callable[[Path], Limits],
     *,
     min_chunk_size: int = 0,
-) -> list[Chunk]:
-    """Put a document's blocks together into chunks.
+) -> Iterator[Chunk]:
+    """Put a document's blocks together into chunks, one after the other.
 
     Args:
         sections: The document's sections, from :func:`split_sections`.
@@ -71,38 +73,52 @@ def pack(
         min_chunk_size: Sections of fewer tokens are joined with neighbours that are as small;
             0 never joins sections.
 
-    Returns:
+    Yields:
         Chunks in document order: disjoint, together covering every non-space character of the
         blocks. A chunk is over its budget only when it is a single character.
     """
-    pieces = _pieces(measure, sections, limits)
-    packer = _Packer(measure)
-    drafts: list[_Draft] = []
-    waiting: list[Piece] = []
-    for index, section in enumerate(sections):
-        waiting.extend(pieces[index])
-        if index + 1 < len(sections) and all(piece.is_bare for piece in pieces[index]):
-            continue  # a heading without text goes with the text that follows
-        above = {piece.section for piece in waiting}
-        smallest = min(limits(sections[place].path).body for place in above)
-        drafts.extend(packer.pack(waiting, limits(section.path), smallest))
-        waiting = []
+    drafts = _drafts(sections, measure, limits)
     if min_chunk_size:
         drafts = _join_small(drafts, sections, limits, min_chunk_size)
-    return [draft.chunk(sections) for draft in drafts]
+    for draft in drafts:
+        yield draft.chunk(sections)
+
+
+def _drafts(
+    sections: Sequence[Section], measure: Measure, limits: Callable[[Path], Limits]
+) -> Iterator[_Draft]:
+    """Yield the drafts of one section after the other."""
+    packer = _Packer(measure)
+    waiting: list[Piece] = []
+    bare_limit: int | None = None
+    last = len(sections) - 1
+    for first in range(0, len(sections), _BATCH):
+        batch_limits = [limits(section.path) for section in sections[first : first + _BATCH]]
+        pieces = _pieces(measure, sections, first, batch_limits)
+        for index, (group, limit) in enumerate(zip(pieces, batch_limits, strict=True), first):
+            bare_limit = limit.body if bare_limit is None else min(bare_limit, limit.body)
+            waiting.extend(group)
+            if index < last and all(piece.is_bare for piece in group):
+                continue  # a heading without text goes with the text that follows
+            yield from packer.pack(waiting, limit, bare_limit)
+            waiting = []
+            bare_limit = None
 
 
 def _pieces(
-    measure: Measure, sections: Sequence[Section], limits: Callable[[Path], Limits]
+    measure: Measure, sections: Sequence[Section], first: int, limits: Sequence[Limits]
 ) -> list[list[Piece]]:
-    """Return one counted piece per block of each section."""
-    ends = [block.start for section in sections for block in section.blocks][1:]
-    ends.append(sections[-1].blocks[-1].end if sections else 0)
+    """Return one counted piece per block, for as many sections from ``first`` as have limits."""
+    text = measure.text
+    behind = first + len(limits)
+    blocks = [block for section in sections[first:behind] for block in section.blocks]
+    ends = [block.start for block in blocks[1:]]
+    ends.append(sections[behind].blocks[0].start if behind < len(sections) else blocks[-1].end)
     end = iter(ends)
     pieces = [
         [
             Piece(
-                measure.text,
+                text,
                 block.start,
                 next(end),
                 kind=block.kind,
@@ -112,10 +128,10 @@ def _pieces(
             )
             for block in section.blocks
         ]
-        for index, section in enumerate(sections)
+        for index, section in enumerate(sections[first:behind], first)
     ]
     # All paths of a document leave at least half of the same budget.
-    largest = max((limits(section.path).body for section in sections), default=0)
+    largest = max(limit.body for limit in limits)
     measure.count_pieces([piece for group in pieces for piece in group], largest)
     return pieces
 
@@ -123,13 +139,14 @@ def _pieces(
 class _Draft:
     """A chunk in the making."""
 
-    __slots__ = ("header", "pieces", "tokens", "whole_section")
+    __slots__ = ("header", "joined", "pieces", "tokens", "whole_section")
 
     def __init__(self) -> None:
         self.pieces: list[Piece] = []
         self.tokens = 0
         self.header: TableHeader | None = None
         self.whole_section = False
+        self.joined = False
 
     @property
     def is_bare(self) -> bool:
@@ -150,6 +167,8 @@ class _Draft:
 
     def path(self, sections: Sequence[Section]) -> Path:
         """Return the headings that all text of the draft is under."""
+        if not self.joined:
+            return sections[self.pieces[-1].section].path
         body = [piece for piece in self.pieces if not piece.is_bare] or self.pieces[-1:]
         paths = [sections[index].path for index in dict.fromkeys(piece.section for piece in body)]
         return reduce(common_path, paths)
@@ -322,26 +341,38 @@ def _even_tail(drafts: list[_Draft], budget: int) -> None:
 
 
 def _join_small(
-    drafts: Sequence[_Draft],
+    drafts: Iterable[_Draft],
     sections: Sequence[Section],
     limits: Callable[[Path], Limits],
     smallest: int,
-) -> list[_Draft]:
+) -> Iterator[_Draft]:
     """Join neighbouring sections that are both smaller than ``smallest`` tokens."""
-    joined: list[_Draft] = []
+    before: _Draft | None = None
     for draft in drafts:
-        before = joined[-1] if joined else None
-        if (
-            before is not None
-            and before.whole_section
-            and draft.whole_section
-            and max(before.tokens, draft.tokens) < smallest
-        ):
-            path = common_path(before.path(sections), draft.path(sections))
-            slack = len(before.pieces) + len(draft.pieces)
-            if before.tokens + draft.tokens + slack <= limits(path).body:
-                before.pieces.extend(draft.pieces)
-                before.tokens += draft.tokens
-                continue
-        joined.append(draft)
-    return joined
+        if before is None:
+            before = draft
+        elif _may_join(before, draft, sections, limits, smallest):
+            before.pieces.extend(draft.pieces)
+            before.tokens += draft.tokens
+            before.joined = True
+        else:
+            yield before
+            before = draft
+    if before is not None:
+        yield before
+
+
+def _may_join(
+    first: _Draft,
+    second: _Draft,
+    sections: Sequence[Section],
+    limits: Callable[[Path], Limits],
+    smallest: int,
+) -> bool:
+    if not (first.whole_section and second.whole_section):
+        return False
+    if max(first.tokens, second.tokens) >= smallest:
+        return False
+    path = common_path(first.path(sections), second.path(sections))
+    slack = len(first.pieces) + len(second.pieces)
+    return first.tokens + second.tokens + slack <= limits(path).body

@@ -84,6 +84,7 @@ class Piece:
         end: End of that range.
         kind: Kind of the top-level block that the piece is from.
         shape: Kind of the innermost block that the piece is from, which says how it is cut.
+        is_bare: Whether the piece says nothing without the text that follows it.
         section: Index of the section that the piece is in.
         header: Header that the piece needs when a chunk begins with it.
         tokens: Number of tokens, once counted; ``None`` for a piece that is cut uncounted.
@@ -95,6 +96,7 @@ class Piece:
         "first",
         "grain",
         "header",
+        "is_bare",
         "kind",
         "last",
         "parts",
@@ -123,17 +125,13 @@ class Piece:
         self.end = end if end - self.last <= MAX_GAP else self.last
         self.kind = kind
         self.shape = shape
+        self.is_bare = shape in _BARE
         self.section = section
         self.block = block
         self.grain = grain
         self.header = header
         self.tokens: int | None = None
         self.parts: list[Piece] | None = None
-
-    @property
-    def is_bare(self) -> bool:
-        """Whether the piece says nothing without the text that follows it."""
-        return self.shape in _BARE
 
 
 def cut(text: str, piece: Piece, header: TableHeader | None = None) -> list[Piece]:
