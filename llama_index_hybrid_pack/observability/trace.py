@@ -23,6 +23,7 @@ class LegTrace:
         hits: Number of hits that it gave.
         latency_ms: Wall time in milliseconds.
         error: Type and message of what it raised, or ``None``.
+        queries: Texts that it searched with; none when it was given a vector.
     """
 
     name: str
@@ -30,6 +31,7 @@ class LegTrace:
     hits: int
     latency_ms: float
     error: str | None = None
+    queries: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -152,6 +154,7 @@ class RetrievalTrace:
             lines.append(
                 f"Leg {leg.name} (weight {leg.weight:g}): {outcome}, {leg.latency_ms:.1f} ms"
             )
+            lines += [f"  asked: {text}" for text in leg.queries if text != self.query]
         if self.latency_ms is not None:
             lines.append(f"Total: {self.latency_ms:.1f} ms")
         if not self.rows:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from time import perf_counter
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.embeddings.base import BaseEmbedding
+from llama_index.core.callbacks.base import CallbackManager
 from llama_index.core.prompts.mixin import PromptMixinType
-from llama_index.core.schema import NodeWithScore, QueryBundle, QueryType
+from llama_index.core.schema import IndexNode, NodeWithScore, QueryBundle, QueryType
 from llama_index.core.vector_stores.types import MetadataFilters
 from llama_index_instrumentation import get_dispatcher
 
@@ -20,7 +23,14 @@ from llama_index_hybrid_pack.indexing.stores.base import HybridStore
 from llama_index_hybrid_pack.metadata import annotate
 from llama_index_hybrid_pack.observability.events import emit_fallback, stage
 from llama_index_hybrid_pack.observability.trace import LegTrace, RetrievalTrace
-from llama_index_hybrid_pack.retrieval.legs import Leg, LegOutcome, arun_legs, is_bm25, run_legs
+from llama_index_hybrid_pack.retrieval.legs import (
+    Leg,
+    LegOutcome,
+    arun_legs,
+    run_legs,
+    searched_texts,
+)
+from llama_index_hybrid_pack.retrieval.naming import leg_names
 from llama_index_hybrid_pack.retrieval.ranked_list import (
     FusionMode,
     FusionSettings,
@@ -29,12 +39,13 @@ from llama_index_hybrid_pack.retrieval.ranked_list import (
     fuse,
     leg_scores,
 )
-from llama_index_hybrid_pack.retrieval.scope import with_filters
+from llama_index_hybrid_pack.retrieval.scope import with_depth, with_filters
 from llama_index_hybrid_pack.retrieval.store import StoreRetriever, check_top_k
-from llama_index_hybrid_pack.scoring.fusion import RRF_K, check_weights
+from llama_index_hybrid_pack.scoring.fusion import RRF_K, check_rrf_k, check_weights
 from llama_index_hybrid_pack.scoring.normalization import NORMALIZATIONS, Normalization
 
 dispatcher = get_dispatcher(__name__)
+logger = logging.getLogger(__name__)
 
 OnError = Literal["fallback", "raise"]
 
@@ -59,7 +70,12 @@ class HybridFusionRetriever(BaseRetriever):
         on_error: ``"fallback"``: a failing leg is left out, with an event and a line in the
             trace. ``"raise"``: the query fails with the leg's own error. A filter or a permission
             that cannot be honoured always raises.
-        names: One per retriever, for trace and stage record; chosen by kind when left out.
+        names: One per retriever, for trace, stage record and prompts (``"name:prompt"``); chosen
+            by kind when left out.
+        callback_manager: LlamaIndex's callbacks.
+        objects: Index nodes to follow when they are found.
+        object_map: Objects to follow, by id of the index node.
+        verbose: Passed to LlamaIndex's recursion.
 
     Raises:
         ConfigError: If an option cannot be used.
@@ -89,34 +105,42 @@ class HybridFusionRetriever(BaseRetriever):
         similarity_top_k: int = 30,
         on_error: OnError = "fallback",
         names: Sequence[str] | None = None,
+        callback_manager: CallbackManager | None = None,
+        objects: list[IndexNode] | None = None,
+        object_map: dict[str, Any] | None = None,
+        verbose: bool = False,
     ) -> None:
-        super().__init__()
+        super().__init__(
+            callback_manager=callback_manager,
+            objects=objects,
+            object_map=object_map,
+            verbose=verbose,
+        )
         _check_choice("mode", mode, get_args(FusionMode))
         _check_choice("normalization", normalization, NORMALIZATIONS)
         _check_choice("on_error", on_error, get_args(OnError))
         if not retrievers:
             msg = "There are no retrievers to fuse. Give at least one."
             raise ConfigError(msg)
-        if rrf_k < 0:
-            msg = f"rrf_k is {rrf_k!r}. It is at least 0; the paper's constant is 60."
-            raise ConfigError(msg)
         shares = check_weights(weights, len(retrievers))
-        self.settings = FusionSettings(mode, normalization, rrf_k)
+        self.settings = FusionSettings(mode, normalization, check_rrf_k(rrf_k))
         self.similarity_top_k = check_top_k(similarity_top_k)
         self.on_error: OnError = on_error
         self.legs = tuple(
             Leg(name, retriever, share)
             for name, retriever, share in zip(
-                _leg_names(retrievers, names), retrievers, shares, strict=True
+                leg_names(retrievers, names), retrievers, shares, strict=True
             )
         )
+        # Only a view that explains one call has a list here.
+        self._outcomes: list[LegOutcome] | None = None
 
     @classmethod
     def from_store(
         cls,
         store: HybridStore,
         *,
-        embed_model: BaseEmbedding | None,
+        embed_model: BaseEmbedding | None = None,
         dense_weight: float = 0.5,
         leg_top_k: int = 30,
         mode: FusionMode = "weighted",
@@ -130,7 +154,8 @@ class HybridFusionRetriever(BaseRetriever):
 
         Args:
             store: The store; one search serves both legs.
-            embed_model: Embeds the query; ``None`` when queries bring their vectors.
+            embed_model: Embeds the query; ``None`` = the one that LlamaIndex's ``Settings`` has
+                when a query comes without a vector.
             dense_weight: Share of the dense leg in [0, 1]; BM25 has the rest. At 0 and 1 one leg
                 is not searched.
             leg_top_k: Candidates per leg, at least 1.
@@ -183,7 +208,8 @@ class HybridFusionRetriever(BaseRetriever):
 
         Args:
             filters: Must be passed, on every leg, besides what the legs filter already.
-            top_k: Number of fused hits instead of ``similarity_top_k``; the legs' depth stays.
+            top_k: Number of fused hits instead of ``similarity_top_k``; legs that give fewer are
+                asked for as many.
 
         Returns:
             A cheap copy over the same legs.
@@ -192,11 +218,16 @@ class HybridFusionRetriever(BaseRetriever):
             FilterError: If a leg cannot apply the filter.
         """
         view = copy.copy(self)
+        # A leg that is never asked needs no filter.
         view.legs = tuple(
-            Leg(leg.name, with_filters(leg.retriever, filters), leg.weight) for leg in self.legs
+            replace(leg, retriever=with_filters(leg.retriever, filters)) if leg.weight else leg
+            for leg in self.legs
         )
         if top_k is not None:
-            view.similarity_top_k = check_top_k(top_k)
+            depth = view.similarity_top_k = check_top_k(top_k)
+            view.legs = tuple(
+                replace(leg, retriever=with_depth(leg.retriever, depth)) for leg in view.legs
+            )
         return view
 
     def explain(self, query: QueryType) -> RetrievalTrace:
@@ -223,21 +254,25 @@ class HybridFusionRetriever(BaseRetriever):
         Returns:
             The hits, as :meth:`retrieve` gives them, and their trace.
         """
-        bundle = QueryBundle(query) if isinstance(query, str) else query
         start = perf_counter()
-        outcomes = run_legs(self._consulted, bundle)
-        hits = self._fuse(outcomes)
-        return hits, self._trace(bundle, hits, outcomes, start)
+        view = self._watched()
+        hits = view.retrieve(query)
+        return hits, view._trace(query, hits, start)
 
     async def aretrieve_with_trace(
         self, query: QueryType
     ) -> tuple[list[NodeWithScore], RetrievalTrace]:
         """Retrieve with a trace without blocking the event loop."""
-        bundle = QueryBundle(query) if isinstance(query, str) else query
         start = perf_counter()
-        outcomes = await arun_legs(self._consulted, bundle)
-        hits = await asyncio.to_thread(self._fuse, outcomes)
-        return hits, self._trace(bundle, hits, outcomes, start)
+        view = self._watched()
+        hits = await view.aretrieve(query)
+        return hits, view._trace(query, hits, start)
+
+    def _watched(self) -> HybridFusionRetriever:
+        """Return a view for one call that keeps what its legs gave."""
+        view = copy.copy(self)
+        view._outcomes = []
+        return view
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return self._fuse(run_legs(self._consulted, query_bundle))
@@ -253,6 +288,8 @@ class HybridFusionRetriever(BaseRetriever):
         return [leg for leg in self.legs if leg.weight > 0]
 
     def _fuse(self, outcomes: Sequence[LegOutcome]) -> list[NodeWithScore]:
+        if self._outcomes is not None:
+            self._outcomes.extend(outcomes)
         lists = self._usable(outcomes)
         with stage("fusion", n_in=sum(len(ranked.ids) for ranked in lists)) as timer:
             fused = fuse(lists, self.settings)[: self.similarity_top_k]
@@ -290,16 +327,16 @@ class HybridFusionRetriever(BaseRetriever):
             raise RetrievalError(msg) from failed[0].error
         for outcome in failed:
             if outcome.error is not None:
+                # The message may quote a document, so the log has the type only.
+                kind = type(outcome.error).__name__
+                logger.warning("Leg %s failed (%s); the others stand.", outcome.leg.name, kind)
                 emit_fallback(outcome.leg.name, outcome.error, fallback="the other legs")
         return [outcome.ranked for outcome in outcomes if outcome.ranked is not None]
 
     def _trace(
-        self,
-        query_bundle: QueryBundle,
-        hits: Sequence[NodeWithScore],
-        outcomes: Sequence[LegOutcome],
-        start: float,
+        self, query: QueryType, hits: Sequence[NodeWithScore], start: float
     ) -> RetrievalTrace:
+        bundle = QueryBundle(query) if isinstance(query, str) else query
         legs = [
             LegTrace(
                 name=outcome.leg.name,
@@ -307,15 +344,16 @@ class HybridFusionRetriever(BaseRetriever):
                 hits=0 if outcome.ranked is None else len(outcome.ranked.ids),
                 latency_ms=outcome.latency_ms,
                 error=None if outcome.error is None else _reason(outcome.error),
+                queries=searched_texts(outcome.leg.retriever, bundle),
             )
-            for outcome in outcomes
+            for outcome in self._outcomes or ()
         ]
         rrf = self.settings.mode == "rrf"
         how = (
             f"rrf, k {self.settings.rrf_k:g}" if rrf else f"weighted, {self.settings.normalization}"
         )
         return RetrievalTrace.from_hits(
-            query_bundle.query_str,
+            bundle.query_str,
             hits,
             legs=legs,
             settings={"Fusion": how},
@@ -331,27 +369,3 @@ def _check_choice(name: str, value: object, allowed: Sequence[str]) -> None:
     if value not in allowed:
         msg = f"{name} is {value!r}. It is one of {list(allowed)}."
         raise ConfigError(msg)
-
-
-def _leg_names(retrievers: Sequence[BaseRetriever], names: Sequence[str] | None) -> list[str]:
-    """Return one name per leg, each different."""
-    if names is not None:
-        if len(names) != len(retrievers) or len(set(names)) != len(names) or not all(names):
-            msg = f"The names {list(names)} do not give {len(retrievers)} legs one name each."
-            raise ConfigError(msg)
-        return list(names)
-    chosen: list[str] = []
-    for retriever in retrievers:
-        base = _kind(retriever)
-        taken = [name for name in chosen if name == base or name.startswith(f"{base}_")]
-        chosen.append(f"{base}_{len(taken) + 1}" if taken else base)
-    return chosen
-
-
-def _kind(retriever: BaseRetriever) -> str:
-    if isinstance(retriever, StoreRetriever):
-        return retriever.leg
-    if is_bm25(retriever):
-        return "bm25"
-    is_vector = any(base.__name__ == "VectorIndexRetriever" for base in type(retriever).__mro__)
-    return "dense" if is_vector else type(retriever).__name__

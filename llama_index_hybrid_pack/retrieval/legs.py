@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from time import perf_counter
@@ -24,10 +25,13 @@ from llama_index_hybrid_pack.errors import (
     MissingExtraError,
     ModelNotFoundError,
 )
-from llama_index_hybrid_pack.indexing.stores.base import BM25, SearchRequest, SearchResult
-from llama_index_hybrid_pack.metadata import ScoreScale, current_scale
+from llama_index_hybrid_pack.indexing.stores.base import SearchRequest, SearchResult
+from llama_index_hybrid_pack.metadata import ScoreScale, stage_scores
+from llama_index_hybrid_pack.observability.events import StageEndEvent, dispatcher
+from llama_index_hybrid_pack.retrieval.foreign import aretrieve, blocks_loop, is_keyword
 from llama_index_hybrid_pack.retrieval.ranked_list import RankedList
-from llama_index_hybrid_pack.retrieval.store import StoreRetriever, embed_query
+from llama_index_hybrid_pack.retrieval.scope import CheckedRetriever
+from llama_index_hybrid_pack.retrieval.store import StoreRetriever, embed_query, embedded_texts
 
 # Not for the other legs to cover up: a search that must not run as it stands, and a setup that
 # would fail for every query.
@@ -39,6 +43,8 @@ _ALWAYS_RAISED = (
     MissingExtraError,
     ModelNotFoundError,
 )
+# More threads than this cost more than they save; further legs wait for a free one.
+_MAX_THREADS = 16
 
 
 @dataclass(frozen=True)
@@ -82,14 +88,16 @@ def run_legs(legs: Sequence[Leg], query_bundle: QueryBundle) -> list[LegOutcome]
     Raises:
         FilterError: If a leg cannot honour its filter.
         AccessDeniedError: If a leg may not search.
-        ConfigError: If a leg cannot work as it is set up.
+        ConfigError, EmbeddingError, MissingExtraError, ModelNotFoundError: If a leg cannot work
+            as it is set up.
     """
     queries = _Queries(query_bundle)
     groups = _group(legs)
     if len(groups) == 1:
         outcomes = _run_group(groups[0], queries)
     else:
-        with ThreadPoolExecutor(len(groups), thread_name_prefix="hybrid-pack-leg") as pool:
+        count = min(len(groups), _MAX_THREADS)
+        with ThreadPoolExecutor(count, thread_name_prefix="hybrid-pack-leg") as pool:
             # Spans and principals travel in context variables, and each thread needs its own copy.
             futures = [
                 pool.submit(contextvars.copy_context().run, _run_group, group, queries)
@@ -157,10 +165,11 @@ def _shares_search(group: list[Leg], leg: Leg) -> bool:
 
 def _in_order(legs: Sequence[Leg], outcomes: Sequence[LegOutcome]) -> list[LegOutcome]:
     by_name = {outcome.leg.name: outcome for outcome in outcomes}
-    for outcome in outcomes:
+    ordered = [by_name[leg.name] for leg in legs]
+    for outcome in ordered:
         if isinstance(outcome.error, _ALWAYS_RAISED):
             raise outcome.error
-    return [by_name[leg.name] for leg in legs]
+    return ordered
 
 
 def _store_retriever(leg: Leg) -> StoreRetriever:
@@ -169,14 +178,16 @@ def _store_retriever(leg: Leg) -> StoreRetriever:
 
 def _run_group(group: list[Leg], queries: _Queries) -> list[LegOutcome]:
     start = perf_counter()
-    if type(group[0].retriever) is StoreRetriever:
+    leg = group[0]
+    if type(leg.retriever) is StoreRetriever:
         requests, failed = _requests(group, queries)
         try:
-            result = _store_retriever(group[0]).store.search(_merge(requests)) if requests else None
+            result = leg.retriever.store.search(_merge(requests)) if requests else None
         except Exception as error:
+            if _may_be_one_legs(error, group):
+                return [found for member in group for found in _run_group([member], queries)]
             return _failed(group, error, start)
         return _store_outcomes(group, requests, result, failed, start)
-    leg = group[0]
     try:
         hits = leg.retriever.retrieve(_query_for(leg.retriever, queries))
     except Exception as error:
@@ -185,32 +196,60 @@ def _run_group(group: list[Leg], queries: _Queries) -> list[LegOutcome]:
 
 
 async def _arun_group(group: list[Leg], queries: _Queries) -> list[LegOutcome]:
+    start = perf_counter()
     leg = group[0]
     if type(leg.retriever) is StoreRetriever:
-        start = perf_counter()
         requests, failed = await asyncio.to_thread(_requests, group, queries)
         try:
             store = leg.retriever.store
             result = await store.asearch(_merge(requests)) if requests else None
         except Exception as error:
+            if _may_be_one_legs(error, group):
+                alone = await asyncio.gather(*(_arun_group([one], queries) for one in group))
+                return [found for outcomes in alone for found in outcomes]
             return _failed(group, error, start)
         return _store_outcomes(group, requests, result, failed, start)
-    if type(leg.retriever)._aretrieve is BaseRetriever._aretrieve:
-        # LlamaIndex's default runs the sync search inside the event loop.
+    if blocks_loop(leg.retriever):
         return await asyncio.to_thread(_run_group, group, queries)
-    start = perf_counter()
     try:
         bundle = await asyncio.to_thread(_query_for, leg.retriever, queries)
-        hits = await leg.retriever.aretrieve(bundle)
+        hits = await aretrieve(leg.retriever, bundle)
     except Exception as error:
         return _failed(group, error, start)
     return [_hits_outcome(leg, hits, start)]
 
 
+def _may_be_one_legs(error: Exception, group: list[Leg]) -> bool:
+    """Whether the legs of a failed joint search are worth a search each."""
+    return len(group) > 1 and not isinstance(error, _ALWAYS_RAISED)
+
+
 def _query_for(retriever: BaseRetriever, queries: _Queries) -> QueryBundle:
-    if isinstance(retriever, VectorIndexRetriever) and retriever._needs_embedding():
-        return queries.embedded(retriever._embed_model)
+    inner = retriever.retriever if isinstance(retriever, CheckedRetriever) else retriever
+    if isinstance(inner, VectorIndexRetriever) and inner._needs_embedding():
+        return queries.embedded(inner._embed_model)
     return queries.plain()
+
+
+def searched_texts(retriever: BaseRetriever, query_bundle: QueryBundle) -> tuple[str, ...]:
+    """Return the texts that a leg searches with.
+
+    Args:
+        retriever: The leg's retriever.
+        query_bundle: The query.
+
+    Returns:
+        The texts that are embedded for a dense leg, none when the query brings its vector; for
+        any other leg the query itself.
+    """
+    inner = retriever.retriever if isinstance(retriever, CheckedRetriever) else retriever
+    if isinstance(inner, VectorIndexRetriever):
+        dense = inner._needs_embedding()
+    else:
+        dense = isinstance(inner, StoreRetriever) and inner.needs_embedding
+    if not dense:
+        return (query_bundle.query_str,)
+    return () if query_bundle.embedding is not None else tuple(embedded_texts(query_bundle))
 
 
 def _requests(
@@ -270,40 +309,44 @@ def _store_outcomes(
         if result is not None and leg.name in requests:
             hits = result.legs[_store_retriever(leg).leg]
             ranked = RankedList(leg.name, hits.ids, hits.scores, hits.scale, leg.weight)
-        outcomes.append(LegOutcome(leg, _since(start), ranked, result=result))
+        outcome = LegOutcome(leg, _since(start), ranked, result=result)
+        outcomes.append(outcome)
+        # The retriever itself was not called, so it could not say this.
+        dispatcher.event(
+            StageEndEvent(
+                stage=_store_retriever(leg).leg,
+                latency_ms=outcome.latency_ms,
+                n_out=len(ranked.ids),
+            )
+        )
     return outcomes
 
 
 def _hits_outcome(leg: Leg, hits: Sequence[NodeWithScore], start: float) -> LegOutcome:
-    keyword = is_bm25(leg.retriever)
+    keyword = is_keyword(leg.retriever)
     kept: dict[str, NodeWithScore] = {}
+    scores: list[float | None] = []
     for hit in hits:
+        score = None if hit.score is None or not math.isfinite(hit.score) else float(hit.score)
         # BM25Retriever fills its list with nodes that hold no word of the query, at 0.
-        if not keyword or (hit.score is not None and hit.score > 0):
-            kept.setdefault(hit.node.node_id, hit)
-    scale = ScoreScale.BM25 if keyword else ScoreScale.UNKNOWN
-    if kept:
-        scale = current_scale(next(iter(kept.values())).node) or scale
+        if (keyword and score is not None and score <= 0) or hit.node.node_id in kept:
+            continue
+        kept[hit.node.node_id] = hit
+        scores.append(score)
     ranked = RankedList(
         name=leg.name,
         ids=list(kept),
-        scores=[hit.score for hit in kept.values()],
-        scale=scale,
+        scores=scores,
+        scale=_scale(kept.values(), ScoreScale.BM25 if keyword else ScoreScale.UNKNOWN),
         weight=leg.weight,
         nodes={name: hit.node for name, hit in kept.items()},
     )
     return LegOutcome(leg, _since(start), ranked)
 
 
-def is_bm25(retriever: BaseRetriever) -> bool:
-    """Return whether a retriever searches by words with BM25, told without importing bm25s.
-
-    Args:
-        retriever: Any retriever.
-
-    Returns:
-        Whether it is LlamaIndex's ``BM25Retriever``, a subclass of it, or our store's BM25 leg.
-    """
-    if isinstance(retriever, StoreRetriever):
-        return retriever.leg == BM25
-    return any(base.__name__ == "BM25Retriever" for base in type(retriever).__mro__)
+def _scale(hits: Iterable[NodeWithScore], otherwise: ScoreScale) -> ScoreScale:
+    """Return the scale that the first hit's record declares for its very score."""
+    for hit in hits:
+        last = next(reversed(stage_scores(hit.node).values()), None)
+        return ScoreScale(last["scale"]) if last and last["score"] == hit.score else otherwise
+    return otherwise

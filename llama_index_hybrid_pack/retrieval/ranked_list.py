@@ -122,8 +122,8 @@ def leg_scores(
 def choose_nodes(lists: Sequence[RankedList], node_ids: Sequence[str]) -> dict[str, BaseNode]:
     """Choose one node per id among the legs' copies, whatever the order of the legs.
 
-    The copy with the most metadata wins, then the leg whose name comes first: legs may know a
-    node under the same id with more or fewer fields.
+    The copy with the most metadata wins, then the one whose content comes last in the alphabet:
+    legs may know a node under the same id with more or fewer fields.
 
     Args:
         lists: Lists whose legs built their nodes.
@@ -133,13 +133,24 @@ def choose_nodes(lists: Sequence[RankedList], node_ids: Sequence[str]) -> dict[s
         Node id → node, for the ids that some leg built.
     """
     chosen: dict[str, BaseNode] = {}
-    by_name = sorted((ranked for ranked in lists if ranked.nodes), key=lambda ranked: ranked.name)
+    by_leg = [ranked.nodes for ranked in sorted(lists, key=lambda one: one.name) if ranked.nodes]
     for name in node_ids:
-        copies = [ranked.nodes[name] for ranked in by_name if name in ranked.nodes]
+        copies = [nodes[name] for nodes in by_leg if name in nodes]
         if copies:
-            chosen[name] = max(copies, key=_own_fields)
+            chosen[name] = copies[0] if _alike(copies) else max(copies, key=_richness)
     return chosen
 
 
-def _own_fields(node: BaseNode) -> int:
-    return len(node.metadata) - (STAGES_KEY in node.metadata)
+def _alike(copies: Sequence[BaseNode]) -> bool:
+    first = copies[0]
+    own, text = _own_fields(first), first.get_content()
+    return all(_own_fields(other) == own and other.get_content() == text for other in copies[1:])
+
+
+def _richness(node: BaseNode) -> tuple[int, str, str]:
+    fields = _own_fields(node)
+    return len(fields), repr(sorted(fields.items())), node.get_content()
+
+
+def _own_fields(node: BaseNode) -> dict[str, object]:
+    return {key: value for key, value in node.metadata.items() if key != STAGES_KEY}
