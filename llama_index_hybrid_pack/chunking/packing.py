@@ -150,7 +150,10 @@ class _Draft:
 
     @property
     def is_bare(self) -> bool:
-        return all(piece.is_bare for piece in self.pieces)
+        for piece in self.pieces:  # noqa: SIM110 - asked for every piece, and faster so
+            if not piece.is_bare:
+                return False
+        return True
 
     def chunk(self, sections: Sequence[Section]) -> Chunk:
         sizes: dict[BlockKind, int] = {}
