@@ -48,7 +48,6 @@ class ScopingContract(ContractBase):
             ({"node_ids": ["a2", "b1"]}, ["a2", "b1"]),
             ({"node_ids": ["b1", "unknown"]}, ["b1"]),
             ({"node_ids": ["unknown"]}, []),
-            ({"node_ids": []}, []),
             ({"doc_ids": ["a"]}, ["a1", "a2"]),
             ({"doc_ids": ["b", "unknown"]}, ["b1"]),
             ({"doc_ids": ["other"]}, []),
@@ -68,9 +67,17 @@ class ScopingContract(ContractBase):
         restriction: dict[str, Any],
         expected: list[str],
     ) -> None:
-        """None is no restriction, an empty list lets nothing through."""
+        """None is no restriction; an empty list of documents lets nothing through."""
         self.require_mode(mode)
         assert sorted(calls.ask(shelves, "apple", mode=mode, **restriction).ids) == expected
+
+    @each_mode
+    def test_an_empty_list_of_node_ids_is_no_restriction(
+        self, shelves: BasePydanticVectorStore, calls: Calls, mode: Mode
+    ) -> None:
+        """``VectorStoreIndex.as_retriever`` always hands over one, for stores that keep text."""
+        self.require_mode(mode)
+        assert len(calls.ask(shelves, "apple", mode=mode, node_ids=[]).ids) == 4
 
     @each_mode
     def test_restricted_search_still_finds_k(
