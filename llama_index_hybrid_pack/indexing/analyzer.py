@@ -33,46 +33,87 @@ class Analyzer(BaseModel):
     does. It is a value: frozen, hashable, equal when its settings are, and safe to share between
     threads, to pickle and to copy.
 
+    - **Identifiers**: ``E-504`` gives ``e-504 e 504``, ``HTTPServer`` gives ``httpserver http
+      server``; likewise v2.1.3, C++, .NET, user_id, paths, addresses. Hyphenated words give the
+      joined spelling and the parts: re-rank is found as rerank. Punctuation around is dropped.
+    - **Spelling**: compatibility forms, case, accents, vowel points and digits of any script.
+    - **No spaces between words** (Chinese, Japanese, Korean, Thai, Lao, Khmer, Burmese): documents
+      give single characters and overlapping pairs; queries give pairs, and a single character
+      only where it stands alone. Simplified and traditional Chinese are not equated.
+    - **Stop words** are few and leave documents and queries; abbreviations in capitals (IT, WHO)
+      stay. A query of nothing else finds nothing: use ``stop_words=None`` for such texts.
+      Question words (how, does, my) leave queries only, and only when another word remains.
+
+    Against the usual tokenisation (words of two characters on, English stems and stop words),
+    nDCG@10 of BM25 on held-out questions: source code .519 to .726, documentation .708 to .738,
+    encyclopedia .886 to .902, abstracts .687 to .702 (``python -m benchmarks.bm25 --quality``).
+
+    Raises:
+        ConfigError: If an option is unknown or out of range.
+
     Example:
         >>> Analyzer().terms("See the manuals (E-504).")
         ['see', 'manual', 'e-504', 'e', '504']
+        >>> Analyzer().query_terms("How do I reset E-504?")
+        ['reset', 'e-504', 'e', '504']
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     language: str | None = Field(
         default="en",
-        description="ISO 639-1 code or Snowball name; None = no stemming and no stop words.",
+        description=(
+            "ISO 639-1 code, with or without region, or Snowball name; None = no stemming and no "
+            "stop words. Default en, as elsewhere in LlamaIndex."
+        ),
     )
     stemming: bool = Field(
-        default=True, description="Stem words with Snowball where the language has a stemmer."
+        default=True,
+        description="Stem words with Snowball where the language has a stemmer; identifiers never.",
     )
     stop_words: Literal["auto"] | tuple[str, ...] | None = Field(
         default="auto",
-        description="auto = short list by language; or a list of your own; None = keep all words.",
+        description=(
+            "Left out of documents and queries. auto = the short list of the language; or a list "
+            "of your own; None = keep all words, at the cost of a larger index."
+        ),
     )
     query_stop_words: Literal["auto"] | tuple[str, ...] | None = Field(
         default="auto",
         description=(
-            "Left out of queries only, and only when another word remains: what, how, does, my … "
-            "auto = by language; or a list of your own; None = keep them."
+            "Left out of queries only, and only when another word remains: what, how, does, my. "
+            "auto = by language (+.03 nDCG@10 on documentation, +.02 on code); or a list of your "
+            "own; None = keep them."
         ),
     )
     fold_accents: bool = Field(
-        default=True, description="Take accents away, so that cafe finds café."
+        default=True,
+        description=(
+            "Take accents and vowel points away, so that cafe finds café. Letters of their own, "
+            "such as Indic vowel signs, stay."
+        ),
     )
     identifier_parts: bool = Field(
         default=True,
-        description="Index the parts of E-504, user_id and HTTPServer beside the whole.",
+        description=(
+            "Index the parts of identifiers beside the whole. Without them nDCG@10 on source code "
+            "falls by .11."
+        ),
     )
     max_term_length: int = Field(
-        default=128, ge=8, le=1024, description="Characters after which a term is cut."
+        default=128,
+        ge=8,
+        le=1024,
+        description="Characters after which a term is cut; 128 holds a SHA-512 in hexadecimal.",
     )
     ngram: int = Field(
         default=2,
         ge=1,
         le=3,
-        description="Characters per gram in scripts without spaces (Chinese, Thai …).",
+        description=(
+            "Characters per gram in scripts without spaces: 2 is most words of Chinese; 1 finds "
+            "more and 3 less."
+        ),
     )
 
     if not TYPE_CHECKING:  # type checkers keep the signature that pydantic derives

@@ -24,7 +24,8 @@ _SUFFIX = (
     rf"|(?<=[A-Za-z])(?<!{_CHAR}[A-Za-z])#(?![A-Za-z0-9]))"
 )
 _ATOM = f"{_WORD}{_SUFFIX}?"
-_THOUSANDS = r"(?<=[0-9]),(?=(?:[0-9]{2},)*[0-9]{3}(?![0-9]))"
+# Western 1,000,000 and Indian 10,00,000; bounded, so that a long list of numbers stays linear.
+_THOUSANDS = r"(?<=[0-9]),(?=(?:[0-9]{2,3},){0,6}[0-9]{3}(?![0-9]))"
 _JOINER = rf"(?:_+|://|::?|//?|\\\\?|[-.&@]|{_THOUSANDS}|(?<=\+\+)(?=[0-9]))"
 _RUN = re.compile(
     rf"{UNSPACED}[{UNSPACED}{MARK}]*"
@@ -34,7 +35,8 @@ _PLAIN = re.compile(f"[A-Za-z][A-Za-z{MARK}]*")
 _SEGMENT = re.compile(rf"{_ATOM}(?:(?:_+|[-.]|(?<=\+\+)(?=[0-9])){_ATOM})*")
 _ATOMS = re.compile(_ATOM)
 _CLUSTER = re.compile(f"{UNSPACED}{MARK}*")
-_HUMP = re.compile(f"[A-Z]+(?=[A-Z][a-z])(?![A-Z]s$)|[A-Z]+s$|[A-Z]?[a-z{MARK}]+|[A-Z]+|[0-9]+")
+_HUMP = re.compile(f"[A-Z]+(?=[A-Z][a-z])(?![A-Z]s$)|[A-Z]+s$|[A-Z]?[a-z{MARK}]+|[A-Z]+")
+_PIECE = re.compile(f"[A-Za-z][A-Za-z{MARK}]*|[0-9]+")
 _INITIALS = re.compile(r"[A-Za-z](?:\.[A-Za-z])+")
 _VERSION = re.compile(r"[vV](?=[0-9]+\.[0-9])")
 _HYPHENATED = re.compile(f"[A-Za-z{MARK}]+(?:-[A-Za-z{MARK}]+)+")
@@ -54,7 +56,7 @@ _CLOSING = ".,;:!?)]}\"'"
 _REMEMBERED_LENGTH = 64
 _REMEMBERED_TOKENS = 65_536
 #: More pieces than that are no name but a hash or an encoded value.
-_MOST_PIECES = 3
+_MOST_PIECES = 5
 _MOST_HUMPS = 10
 #: A text of capitals only and of more words than that is shouted.
 _SHOUTED_WORDS = 3
@@ -146,7 +148,7 @@ class Cutter:
                 found = self._grams(text[start:end], run)
             elif _PLAIN.fullmatch(run):
                 found = self._word(text[start:end], run)
-            elif _INITIALS.fullmatch(run) and (run.isupper() or shadow[end : end + 1] == "."):
+            elif _INITIALS.fullmatch(run):  # U.S. is written US too, and e.g. is no sentence end
                 found = iter([self._normal(lower(text[start:end].replace(".", "")))])
             else:
                 found = self._identifier(text[start:end], run)
@@ -186,19 +188,27 @@ class Cutter:
             yield from self._humps(text, shadow)
 
     def _humps(self, text: str, shadow: str) -> Iterator[str]:
-        """Yield the parts of camelCase and of letters beside digits, from two characters on."""
-        one_case = shadow.islower() or shadow.isupper()
-        if not self._rules.identifier_parts or (shadow[1:].islower() and shadow.isalpha()):
-            return
-        if (one_case and shadow.isalpha()) or _ORDINAL.fullmatch(shadow):
+        """Yield the words of camelCase in a run of letters, from two letters on."""
+        if not self._rules.identifier_parts or shadow[1:].islower() or shadow.isupper():
             return
         spans = [match.span() for match in _HUMP.finditer(shadow)]
-        if not 2 <= len(spans) <= (_MOST_PIECES if one_case else _MOST_HUMPS):
+        if not 2 <= len(spans) <= _MOST_HUMPS:
             return
         for start, end in spans:
             word = lower(text[start:end])
             if end - start > 1 and not self._is_stop_word(word, shadow[start:end]):
                 yield self._normal(word)
+
+    def _pieces(self, text: str, shadow: str) -> Iterator[str]:
+        """Yield the letters and the digits of a word that mixes them, from two on."""
+        if not self._rules.identifier_parts or _ORDINAL.fullmatch(shadow):
+            return
+        spans = [match.span() for match in _PIECE.finditer(shadow)]
+        if not 2 <= len(spans) <= _MOST_PIECES:
+            return
+        for start, end in spans:
+            if end - start > 1:
+                yield from self._word(text[start:end], shadow[start:end])
 
     def _identifier(self, text: str, shadow: str) -> Iterator[str]:
         """Yield an identifier whole, then its segments, then its words."""
@@ -206,26 +216,28 @@ class Cutter:
         if len(atoms) == 1 and atoms[0] == (0, len(shadow)):
             yield from self._atom(text, shadow)
             return
-        whole = self._form(lower(text))
-        if _HYPHENATED.fullmatch(shadow):
-            # The joined spelling is the whole: re-rank is found as rerank too.
-            yield self._normal(lower(text).replace("-", ""))
-        else:
-            yield whole
+        yield self._whole(text, shadow)
         if _GROUPED.fullmatch(shadow):
-            yield whole.replace(",", "")
+            yield text.replace(",", "")
             return
         if not self._rules.identifier_parts:
             return
         if _VERSION.match(shadow):
-            yield whole[1:]
+            yield self._form(lower(text[1:]))
         segments = [match.span() for match in _SEGMENT.finditer(shadow)]
         if len(segments) > 1:
+            single = frozenset(atoms)
             for start, end in segments:
-                if (start, end) not in atoms:
-                    yield self._form(lower(text[start:end]))
+                if (start, end) not in single:
+                    yield self._whole(text[start:end], shadow[start:end])
         for start, end in atoms:
             yield from self._atom(text[start:end], shadow[start:end])
+
+    def _whole(self, text: str, shadow: str) -> str:
+        """Return an identifier as one term; of hyphenated words the joined spelling."""
+        if _HYPHENATED.fullmatch(shadow):
+            return self._normal(lower(text).replace("-", ""))
+        return self._form(lower(text))
 
     def _atom(self, text: str, shadow: str) -> Iterator[str]:
         """Yield the terms of one word that may have digits, apostrophes or a trailing sign."""
@@ -241,7 +253,7 @@ class Cutter:
             yield from self._word(text, bare)
         else:
             yield self._form(lower(text))
-            yield from self._humps(text, bare)
+            yield from self._pieces(text, bare)
 
     def _apostrophes(self, text: str) -> Iterator[str]:
         pieces = lower(text).split("'")
