@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import struct
 import uuid
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -40,7 +42,10 @@ SETTINGS = frozenset(
 )
 #: What LlamaIndex's own retriever leaves in its folder.
 _FOREIGN_FILE = "retriever.json"
-_DAMAGE = (zipfile.BadZipFile, OSError, EOFError, KeyError, ValueError, TypeError, IndexError)
+_DAMAGE = (
+    *(zipfile.BadZipFile, zlib.error, struct.error, OSError, EOFError, RuntimeError),
+    *(KeyError, ValueError, TypeError, IndexError, AttributeError),
+)
 
 
 def _text(value: str) -> Any:
@@ -110,7 +115,8 @@ def read(folder: str | Path) -> tuple[Segment, dict[str, Any]]:
     if not path.is_file():
         raise StoreCorruptError(_missing(Path(folder)))
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        # Opened here: numpy leaves a file open that it fails to read.
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             header = json.loads(_string(arrays["header"]))
             _check_header(header, path)
             lines = _string(arrays["nodes"]).split("\n") if arrays["nodes"].size else []
@@ -124,7 +130,7 @@ def read(folder: str | Path) -> tuple[Segment, dict[str, Any]]:
                 counts=arrays["counts"],
             )
         _check_shapes(segment)
-    except StoreVersionError:
+    except StoreVersionError:  # a RuntimeError too, but no damage
         raise
     except _DAMAGE as error:
         msg = (
