@@ -252,6 +252,14 @@ class ContractBase:
             pytest.skip(f"the store declares that it has no mode {mode.value!r}")
 
 
+def outcome(call: Callable[[], T]) -> T | str:
+    """Return what a call returns, or what it raises as a text that can be compared."""
+    try:
+        return call()
+    except Exception as error:  # a test compares many outcomes at once, errors among them
+        return f"raised {type(error).__name__}: {error}"[:200]
+
+
 #: Every mode of the contract, for parametrising.
 MODES = [Mode.DEFAULT, Mode.TEXT_SEARCH, Mode.HYBRID, Mode.MMR]
 each_mode = pytest.mark.parametrize("mode", MODES, ids=[mode.value for mode in MODES])

@@ -159,20 +159,26 @@ class WritingContract(ContractBase):
         ]
         assert calls.ask(store, "apple", filters=where("tags", "y", "contains")).ids == []
 
-    @pytest.mark.parametrize("odd", ODD_IDS, ids=range(len(ODD_IDS)))
     def test_odd_characters_in_ids_and_values_are_kept(
-        self, store: BasePydanticVectorStore, calls: Calls, odd: str
+        self, store: BasePydanticVectorStore, calls: Calls
     ) -> None:
         """Node id, document id, text and metadata value; and they can be asked for."""
-        node = make_node(f"n{odd}", f"text {odd}", doc_id=odd, metadata={"value": odd})
-        calls.add(store, [node, make_node("other", "text", metadata={"value": "other"})])
-        assert calls.ask(store, "text", filters=where("value", odd)).ids == [node.node_id]
-        assert calls.ask(store, "text", node_ids=[node.node_id]).ids == [node.node_id]
-        if self.supports_get_nodes:
-            (found,) = calls.get_nodes(store, node_ids=[node.node_id])
-            assert isinstance(found, TextNode)
-            assert (found.text, found.ref_doc_id) == (node.text, odd)
-        calls.delete(store, odd)
+        nodes = [
+            make_node(f"n{odd}", f"text {odd}", doc_id=odd, metadata={"value": odd})
+            for odd in ODD_IDS
+        ]
+        calls.add(store, [*nodes, make_node("other", "text", metadata={"value": "other"})])
+        for node in nodes:
+            found = calls.ask(store, "text", filters=where("value", node.metadata["value"]))
+            assert found.ids == [node.node_id]
+            assert calls.ask(store, "text", node_ids=[node.node_id]).ids == [node.node_id]
+            assert calls.ask(store, "text", doc_ids=[str(node.ref_doc_id)]).ids == [node.node_id]
+        for node in nodes:
+            if self.supports_get_nodes:
+                (fetched,) = calls.get_nodes(store, node_ids=[node.node_id])
+                assert isinstance(fetched, TextNode)
+                assert (fetched.text, fetched.ref_doc_id) == (node.text, node.ref_doc_id)
+            calls.delete(store, str(node.ref_doc_id))
         assert calls.ask(store, "text").ids == ["other"]
 
     def test_odd_field_names_can_be_stored_and_asked_for(
