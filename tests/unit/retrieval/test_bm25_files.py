@@ -104,6 +104,26 @@ def test_every_setting_comes_back(options: dict[str, Any], tmp_path: Path) -> No
     assert [hit.node_id for hit in again.retrieve("zebra")] == ["9"], "it can be changed further"
 
 
+@pytest.mark.parametrize(
+    "node",
+    [
+        TextNode(id_="1", text="lone \ud800 surrogate apple"),
+        TextNode(id_="1", text="apple", metadata={"x": float("inf"), "big": 10**30}),
+        TextNode(id_="1", text="line\nbreak\u2028 apple\r\n", metadata={"a\nb": [1, {"c": None}]}),
+        TextNode(id_="\n ", text="apple", metadata_separator="|", text_template="{content}"),
+        Document(id_="1", text="apple", metadata={"x": 1}),
+        IndexNode(id_="1", text="apple", index_id="i"),
+    ],
+)
+def test_unusual_nodes_come_back(node: TextNode, tmp_path: Path) -> None:
+    retriever = IdentifierBM25Retriever([node])
+    (before,), (after,) = (
+        each.retrieve("apple") for each in (retriever, there_and_back(retriever, tmp_path))
+    )
+    assert after.node == before.node
+    assert type(after.node) is type(node)
+
+
 def test_deleted_nodes_are_not_written(tmp_path: Path) -> None:
     retriever = IdentifierBM25Retriever(NODES, similarity_top_k=9)
     retriever.delete(["1"])
