@@ -41,7 +41,7 @@ from llama_index_hybrid_pack.retrieval.ranked_list import (
 )
 from llama_index_hybrid_pack.retrieval.scope import with_depth, with_filters
 from llama_index_hybrid_pack.retrieval.store import StoreRetriever, check_top_k
-from llama_index_hybrid_pack.scoring.fusion import RRF_K, check_rrf_k, check_weights
+from llama_index_hybrid_pack.scoring.fusion import RRF_K, check_rrf_k, check_weights, is_number
 from llama_index_hybrid_pack.scoring.normalization import NORMALIZATIONS, Normalization
 
 dispatcher = get_dispatcher(__name__)
@@ -172,7 +172,7 @@ class HybridFusionRetriever(BaseRetriever):
         Raises:
             ConfigError: If an option cannot be used.
         """
-        if not 0.0 <= dense_weight <= 1.0:
+        if not is_number(dense_weight) or not 0.0 <= dense_weight <= 1.0:
             msg = f"dense_weight is {dense_weight!r}. It is a share between 0 and 1."
             raise ConfigError(msg)
         dense = StoreRetriever(

@@ -40,7 +40,7 @@ def check_weights(weights: Sequence[float] | None, count: int) -> list[float]:
             f"{len(weights)} weights were given for {count} lists: {list(weights)}. Give one each."
         )
         raise ConfigError(msg)
-    if not all(_is_number(weight) and weight >= 0 for weight in weights):
+    if not all(is_number(weight) and weight >= 0 for weight in weights):
         msg = f"Weights are finite and at least 0, these are {list(weights)}. 0 leaves a list out."
         raise ConfigError(msg)
     if weights and not any(weights):
@@ -65,7 +65,7 @@ def check_rrf_k(k: float) -> float:
         >>> check_rrf_k(60)
         60.0
     """
-    if not _is_number(k) or k < 0:
+    if not is_number(k) or k < 0:
         msg = (
             f"k is {k!r}. Reciprocal rank fusion takes a finite k of at least 0; the paper's is 60."
         )
@@ -73,7 +73,13 @@ def check_rrf_k(k: float) -> float:
     return float(k)
 
 
-def _is_number(value: object) -> bool:
+def is_number(value: object) -> bool:
+    """Return whether a value is a finite number; ``True`` and ``"1"`` are none.
+
+    Example:
+        >>> is_number(0), is_number(float("nan")), is_number(True)
+        (True, False, False)
+    """
     if isinstance(value, bool):
         return False
     return isinstance(value, Real) and math.isfinite(float(value))
