@@ -16,7 +16,8 @@ from llama_index_hybrid_pack.chunking.blocks import MetadataValue, Scalar
 #: Front matter is metadata, not a data file: a longer one is taken for text.
 MAX_FRONT_MATTER = 65_536
 
-_OPENING = re.compile(r"\ufeff?---[ \t]*(?:\r\n|\r|\n)")
+#: Not followed by a blank line: that would be a thematic break (Pandoc's rule).
+_OPENING = re.compile(r"\ufeff?---[ \t]*(?:\r\n|\r|\n)(?![ \t]*[\r\n])")
 _CLOSING = re.compile(r"(?:^|(?<=[\r\n]))(?:---|\.\.\.)[ \t]*(?:\r\n|\r|\n|\Z)")
 
 
@@ -73,14 +74,17 @@ def read_front_matter(text: str) -> FrontMatter:
     if closing is None:
         return FrontMatter({}, 0)
     source = text[opening.end() : closing.start()]
+    content, metadata = None, None
     try:
         content = yaml.load(source, Loader=_Loader)  # noqa: S506
-        if content is None or isinstance(content, Mapping):
-            return FrontMatter(_flatten(content or {}), closing.end())
+        if isinstance(content, Mapping):
+            metadata = _flatten(content)
     except (yaml.YAMLError, ValueError, TypeError, ArithmeticError, RecursionError):
-        # PyYAML raises more than its own errors, for example on the 31st of June.
-        if _MEANT.match(source.rstrip()):
-            return FrontMatter({}, closing.end(), malformed=True)
+        content = None  # PyYAML raises more than its own errors, for example on the 31st of June
+    if metadata is not None:
+        return FrontMatter(metadata, closing.end())
+    if content is None and _MEANT.match(source.rstrip()):
+        return FrontMatter({}, closing.end(), malformed=True)
     return FrontMatter({}, 0)
 
 

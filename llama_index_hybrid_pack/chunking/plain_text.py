@@ -165,6 +165,8 @@ def _ends_sentence(text: str, start: int, dot: int, following: int) -> bool:
     while word_start > floor and not text[word_start - 1].isspace():
         word_start -= 1
     word = text[word_start:dot].lstrip("([{\"'“‘«*_").lower()  # noqa: RUF001
+    if word == "no" and text[following].isdigit():
+        return False
     if word in _ABBREVIATIONS or _DOTTED.fullmatch(word):
         return False
     if len(word) == 1 and word.isalpha():  # an initial
