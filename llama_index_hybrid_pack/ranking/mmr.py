@@ -26,6 +26,7 @@ from llama_index_hybrid_pack.ranking.base import (
 from llama_index_hybrid_pack.scoring.blending import complete_scores
 from llama_index_hybrid_pack.scoring.mmr import MMRPick, mmr_rank
 from llama_index_hybrid_pack.scoring.normalization import normalize
+from llama_index_hybrid_pack.scoring.vectors import Floats, as_matrix
 
 _Vector = Sequence[float] | NDArray[np.float32]
 
@@ -130,7 +131,7 @@ class MMRPostprocessor(HybridPostprocessor):
             timer.n_out = len(hits)
         return hits
 
-    def _vectors(self, hits: list[NodeWithScore], timer: StageTimer) -> NDArray[np.float32]:
+    def _vectors(self, hits: list[NodeWithScore], timer: StageTimer) -> Floats:
         found: dict[str, _Vector] = {
             hit.node.node_id: hit.node.embedding for hit in hits if hit.node.embedding is not None
         }
@@ -142,12 +143,12 @@ class MMRPostprocessor(HybridPostprocessor):
         missing = {hit.node.node_id: hit.node for hit in hits if hit.node.node_id not in found}
         if missing:
             found.update(self._embedded(missing))
-        rows = [np.asarray(found[hit.node.node_id], dtype=np.float32) for hit in hits]
-        if len({row.shape for row in rows}) > 1:
-            sizes = sorted({row.size for row in rows})
+        rows = [found[hit.node.node_id] for hit in hits]
+        sizes = sorted({len(row) for row in rows})
+        if len(sizes) > 1:
             msg = f"Vectors of these hits have {sizes} dimensions. They must be of one model."
             raise EmbeddingError(msg)
-        return np.stack(rows)
+        return as_matrix(rows)
 
     def _embedded(self, missing: Mapping[str, Any]) -> dict[str, _Vector]:
         if self.embed_model is not None:
@@ -165,7 +166,7 @@ class MMRPostprocessor(HybridPostprocessor):
     def _relevance(
         self,
         hits: list[NodeWithScore],
-        vectors: NDArray[np.float32],
+        vectors: Floats,
         query_bundle: QueryBundle | None,
     ) -> tuple[NDArray[np.float64], ScoreScale]:
         if self.relevance == "score":

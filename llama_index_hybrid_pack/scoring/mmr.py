@@ -10,7 +10,6 @@ so a copy of *any* earlier pick is held back, not only a copy of the last one.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -18,9 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from llama_index_hybrid_pack.errors import ConfigError, EmbeddingError
-
-_Floats = NDArray[np.float32] | NDArray[np.float64]
-_FLOAT_TYPES = (np.dtype(np.float32), np.dtype(np.float64))
+from llama_index_hybrid_pack.scoring.vectors import Floats, as_matrix
 
 # Two values nearer than this count as equal: dot products of equal vectors differ in the last
 # bits with their place in the matrix, and a tie must not depend on that.
@@ -77,7 +74,7 @@ def mmr_rank(
     weights = _check(relevance, lambda_mult, k)
     if weights.size == 0:
         return []
-    vectors = _matrix(embeddings)
+    vectors = as_matrix(embeddings)
     if vectors.ndim != 2 or len(vectors) != weights.size:
         msg = (
             f"embeddings has shape {vectors.shape} and relevance {weights.shape}. They must be "
@@ -96,7 +93,7 @@ def mmr_rank(
     squares[squares == 0] = np.inf
     scale = 1.0 / np.sqrt(squares)
 
-    def similarity_to(index: int, out: _Floats) -> None:
+    def similarity_to(index: int, out: Floats) -> None:
         np.dot(vectors, vectors[index], out=out)
         np.multiply(out, scale, out=out)
         np.multiply(out, scale[index], out=out)
@@ -160,7 +157,7 @@ def mmr_select_by_similarity(
     if weights.size == 0:
         return []
 
-    def similarity_to(index: int, out: _Floats) -> None:
+    def similarity_to(index: int, out: Floats) -> None:
         out[:] = matrix[:, index]
 
     picks = _greedy(weights, similarity_to, lambda_mult, k, matrix.dtype)
@@ -184,27 +181,9 @@ def _check(relevance: ArrayLike, lambda_mult: float, k: int) -> NDArray[np.float
     return weights
 
 
-def _matrix(embeddings: ArrayLike | Sequence[NDArray[np.float32]]) -> _Floats:
-    """Return the vectors as one float array, without a copy where they are one already."""
-    if isinstance(embeddings, list) and embeddings and isinstance(embeddings[0], list):
-        try:
-            # Packing is three times faster than numpy's own reading of nested lists.
-            pack = struct.Struct(f"{len(embeddings[0])}f").pack
-            packed = b"".join([pack(*row) for row in embeddings])
-            return np.frombuffer(packed, dtype=np.float32).reshape(len(embeddings), -1)
-        except (struct.error, OverflowError, TypeError, ValueError):
-            pass  # odd numbers or lengths: numpy reads them or says what is wrong
-    try:
-        vectors = np.asarray(embeddings)
-        return vectors if vectors.dtype in _FLOAT_TYPES else vectors.astype(np.float64)
-    except (TypeError, ValueError) as error:
-        msg = f"embeddings is no (n, d) array of numbers: {error}"
-        raise ConfigError(msg) from error
-
-
 def _greedy(
     relevance: NDArray[np.float64],
-    similarity_to: Callable[[int, _Floats], None],
+    similarity_to: Callable[[int, Floats], None],
     lambda_mult: float,
     k: int,
     dtype: np.dtype[np.float32] | np.dtype[np.float64],
@@ -235,6 +214,6 @@ def _greedy(
     ]
 
 
-def _first_best(value: _Floats, tolerance: float) -> int:
+def _first_best(value: Floats, tolerance: float) -> int:
     best: np.floating = value[value.argmax()]
     return int((value >= best - tolerance).argmax())
