@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import html
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
 from llama_index.core.schema import BaseNode, NodeWithScore
 
-from llama_index_hybrid_pack.metadata import HEADING_KEY, StageScore, stage_scores
+from llama_index_hybrid_pack.metadata import (
+    HEADING_KEY,
+    HEADING_PATH_KEY,
+    HEADING_SEPARATOR,
+    StageScore,
+    stage_scores,
+)
 
-_TEXT_WIDTH = 60
-_SOURCE_WIDTH = 48
+# Widths of cells and lines, in columns of a terminal.
+_DOCUMENT, _HEADING, _NODE, _TEXT, _LINE = 30, 32, 9, 60, 200
 
 
 @dataclass(frozen=True)
@@ -41,7 +49,8 @@ class TraceRow:
     Args:
         rank: Position in the result, from 1.
         node_id: The node's id.
-        source: Document and heading.
+        document: Path, name or id of the document; empty when the node names none.
+        heading: Headings down to the passage; empty when there are none.
         score: Final score, or ``None``.
         stages: Stage → rank, score and scale, in the order in which the stages ran.
         text: The passage; shown only when asked for.
@@ -49,10 +58,11 @@ class TraceRow:
 
     rank: int
     node_id: str
-    source: str
+    document: str
+    heading: str
     score: float | None
     stages: dict[str, StageScore]
-    text: str
+    text: str = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -71,9 +81,9 @@ class RetrievalTrace:
         >>> hit = NodeWithScore(node=TextNode(id_="n1", text="Ten days."), score=0.5)
         >>> print(RetrievalTrace.from_hits("How long?", [hit]))
         Query: How long?
-        #  source  score
-        -  ------  -----
-        1  n1      0.5000
+        #  document  heading  node  score
+        -  --------  -------  ----  -----
+        1  -         -        n1    0.5000
     """
 
     query: str
@@ -147,33 +157,42 @@ class RetrievalTrace:
         Args:
             show_text: Whether the beginning of each passage is shown.
         """
-        lines = [f"Query: {self.query}"]
+        lines = [f"Query: {_line(self.query)}"]
         lines += [f"{name}: {value}" for name, value in self.settings.items()]
         for leg in self.legs:
-            outcome = f"failed, {leg.error}" if leg.error else f"{leg.hits} hits"
+            outcome = f"failed, {_line(leg.error)}" if leg.error else f"{leg.hits} hits"
             lines.append(
                 f"Leg {leg.name} (weight {leg.weight:g}): {outcome}, {leg.latency_ms:.1f} ms"
             )
-            lines += [f"  asked: {text}" for text in leg.queries if text != self.query]
+            lines += [f"  asked: {_line(text)}" for text in leg.queries if text != self.query]
         if self.latency_ms is not None:
             lines.append(f"Total: {self.latency_ms:.1f} ms")
         if not self.rows:
             return "\n".join([*lines, "No passage was found."])
-        header = ["#", "source", *self.stage_names, "score", *(["text"] if show_text else [])]
+        stages = self.stage_names
+        header = ["#", "document", "heading", "node", *stages, "score"]
         cells = [
             [
                 str(row.rank),
-                _cut(row.source, _SOURCE_WIDTH),
-                *(_cell(row.stages.get(name)) for name in self.stage_names),
+                _cut(row.document, _DOCUMENT),
+                _cut(row.heading.rpartition(HEADING_SEPARATOR)[2], _HEADING),
+                row.node_id if len(row.node_id) <= _NODE else f"{row.node_id[: _NODE - 1]}…",
+                *(_cell(row.stages.get(name)) for name in stages),
                 _number(row.score),
-                *([_cut(" ".join(row.text.split()), _TEXT_WIDTH)] if show_text else []),
             ]
             for row in self.rows
         ]
+        if show_text:
+            header.append("text")
+            for line, row in zip(cells, self.rows, strict=True):
+                line.append(_cut(row.text, _TEXT))
         return "\n".join([*lines, *_table(header, cells)])
 
     def __str__(self) -> str:
         return self.to_text()
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(self.to_text())}</pre>"
 
 
 def _rows(hits: Sequence[NodeWithScore]) -> tuple[TraceRow, ...]:
@@ -181,7 +200,8 @@ def _rows(hits: Sequence[NodeWithScore]) -> tuple[TraceRow, ...]:
         TraceRow(
             rank=rank,
             node_id=hit.node.node_id,
-            source=_source(hit.node),
+            document=_document(hit.node),
+            heading=_heading(hit.node),
             score=hit.score,
             stages=dict(stage_scores(hit.node)),
             text=hit.node.get_content(),
@@ -190,17 +210,26 @@ def _rows(hits: Sequence[NodeWithScore]) -> tuple[TraceRow, ...]:
     )
 
 
-def _source(node: BaseNode) -> str:
-    document = node.metadata.get("file_path") or node.metadata.get("file_name") or node.ref_doc_id
-    heading = node.metadata.get(HEADING_KEY)
-    parts = [str(part) for part in (document, heading) if part]
-    return ", ".join(parts) or node.node_id
+def _document(node: BaseNode) -> str:
+    named = node.metadata.get("file_path") or node.metadata.get("file_name") or node.ref_doc_id
+    return str(named or "")
+
+
+def _heading(node: BaseNode) -> str:
+    path = node.metadata.get(HEADING_PATH_KEY)
+    joined = HEADING_SEPARATOR.join(map(str, path)) if isinstance(path, list) else ""
+    return str(node.metadata.get(HEADING_KEY) or joined)
+
+
+def _line(text: str) -> str:
+    return _cut(text, _LINE)
 
 
 def _cut(text: str, width: int) -> str:
-    """Shorten in the middle: a source's file and its last heading tell most."""
+    """Bring a text on one line and shorten it in the middle: both ends tell most."""
+    text = " ".join(text.split())
     if len(text) <= width:
-        return text
+        return text or "-"
     head = (width - 1) // 2
     return f"{text[:head]}…{text[len(text) - (width - 1 - head) :]}"
 
@@ -214,9 +243,15 @@ def _cell(entry: StageScore | None) -> str:
 
 
 def _table(header: list[str], rows: list[list[str]]) -> list[str]:
-    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
-    lines = [header, ["-" * len(name) for name in header], *rows]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in lines
-    ]
+    widths = [max(_columns(row[i]) for row in [header, *rows]) for i in range(len(header))]
+    lines = [header, ["-" * _columns(name) for name in header], *rows]
+    return ["  ".join(map(_pad, line, widths)).rstrip() for line in lines]
+
+
+def _pad(text: str, width: int) -> str:
+    return text + " " * (width - _columns(text))
+
+
+def _columns(text: str) -> int:
+    """Columns of a terminal: Chinese, Japanese and Korean characters take two."""
+    return sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)
