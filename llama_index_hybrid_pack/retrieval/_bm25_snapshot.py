@@ -21,6 +21,8 @@ from llama_index_hybrid_pack.retrieval._bm25_segment import (
 
 #: From one node in so many on, adding a full column is cheaper than adding postings.
 _DENSE_SHARE = 8
+#: Fewest nodes that a filter new to them is applied to before looking whether k have passed.
+_FIRST_STEP = 512
 #: Scores per block when the best k are looked for.
 _BLOCK = 128
 
@@ -163,29 +165,33 @@ class Snapshot:
         if not (decisions[found] == UNDECIDED).any():
             return found
         # Deciding costs much more than scoring: go down the ranking only as far as k needs.
-        passed: list[int] = []
-        lowest = 0.0
-        for position in found[np.argsort(-scores[found], kind="stable")].tolist():
-            if len(passed) >= k and scores[position] < lowest:
+        ranking = found[np.argsort(-scores[found], kind="stable")]
+        passed: NDArray[np.intp] = ranking[:0]
+        done = 0
+        while done < len(ranking):
+            step = ranking[done : done + max(_FIRST_STEP, 4 * k, done)]
+            self._decide(step[decisions[step] == UNDECIDED], known, decisions, node_filter)
+            passed = np.concatenate([passed, step[decisions[step] == PASSED]])
+            done += len(step)
+            if len(passed) >= k and (scores[ranking[done:][:1]] < scores[passed[k - 1]]).all():
                 break
-            if self._decide(position, known, node_filter):
-                passed.append(position)
-                if len(passed) == k:
-                    lowest = scores[position]
-        return np.array(passed, dtype=np.intp)
+        return passed
 
     def _decide(
-        self, position: int, known: list[NDArray[np.int8]], node_filter: NodeFilter
-    ) -> bool:
-        for number in range(len(self.parts) - 1, -1, -1):
-            part = self.parts[number]
-            if position >= part.first:
-                local = position - part.first
-                if known[number][local] == UNDECIDED:
-                    passes = node_filter.passes(part.segment.nodes[local].metadata)
-                    known[number][local] = PASSED if passes else REFUSED
-                return bool(known[number][local] == PASSED)
-        return False
+        self,
+        positions: NDArray[np.intp],
+        known: list[NDArray[np.int8]],
+        decisions: NDArray[np.int8],
+        node_filter: NodeFilter,
+    ) -> None:
+        """Apply the filter to these nodes and remember what it said."""
+        for part, memory in zip(self.parts, known, strict=True):
+            span = part.span
+            here = positions[(positions >= span.start) & (positions < span.stop)]
+            for position in here.tolist():
+                passes = node_filter.passes(part.segment.nodes[position - span.start].metadata)
+                memory[position - span.start] = PASSED if passes else REFUSED
+            decisions[here] = memory[here - span.start]
 
 
 def _candidates(scores: NDArray[np.float32], k: int) -> NDArray[np.intp]:

@@ -266,7 +266,8 @@ class IdentifierBM25Retriever(BM25Retriever):  # type: ignore[misc]  # the base 
             ConfigError: If ``top_k`` is below 1.
             FilterError: If the filter cannot be honoured exactly.
         """
-        view = copy.copy(self)
+        view = type(self).__new__(type(self))
+        view.__dict__.update(self.__dict__)
         if filters is not None:
             view._set_filters(combine(self._filters, validate_filters(filters)))
         if top_k is not None:
