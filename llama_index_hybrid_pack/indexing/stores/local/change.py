@@ -66,7 +66,9 @@ class Change:
         self.transaction.rewrite_facets(
             (
                 (row, decode(payload).metadata)
-                for row, payload in self.snapshot.connection.execute("SELECT row, node FROM nodes")
+                for row, payload in self.snapshot.connection.execute(
+                    "SELECT row, node FROM payloads"
+                )
             ),
             schema,
         )
@@ -77,7 +79,7 @@ def stored_documents(
 ) -> Iterator[LexicalDocument]:
     """Yield what the lexical index needs of the stored nodes above a row."""
     cursor = snapshot.connection.execute(
-        "SELECT row, node FROM nodes WHERE row > ? ORDER BY row", (after_row,)
+        "SELECT row, node FROM payloads WHERE row > ? ORDER BY row", (after_row,)
     )
     for row, payload in cursor:
         node = decode(payload)

@@ -18,8 +18,9 @@ from typing import Any
 
 from llama_index_hybrid_pack.errors import StoreError, StoreWriteError
 from llama_index_hybrid_pack.indexing.stores.local.change import Change, stored_documents
-from llama_index_hybrid_pack.indexing.stores.local.dense import DenseIndex, DenseView
+from llama_index_hybrid_pack.indexing.stores.local.dense import DenseIndex
 from llama_index_hybrid_pack.indexing.stores.local.failures import translated, write_failed
+from llama_index_hybrid_pack.indexing.stores.local.inverted import InvertedFile
 from llama_index_hybrid_pack.indexing.stores.local.lexical import LexicalIndex
 from llama_index_hybrid_pack.indexing.stores.local.lock import WriteLock
 from llama_index_hybrid_pack.indexing.stores.local.postings import (
@@ -27,6 +28,7 @@ from llama_index_hybrid_pack.indexing.stores.local.postings import (
     PostingsView,
     PostingsWriteError,
 )
+from llama_index_hybrid_pack.indexing.stores.local.scan import DenseView
 from llama_index_hybrid_pack.indexing.stores.local.settings import Settings
 from llama_index_hybrid_pack.indexing.stores.local.table import Generation, Snapshot, Table
 from llama_index_hybrid_pack.indexing.stores.local.transaction import Transaction
@@ -58,7 +60,15 @@ class View:
 class Engine:
     """An open store; safe to share between threads, not between processes."""
 
-    def __init__(self, path: Path, table: Table, lock: WriteLock, *, read_only: bool) -> None:
+    def __init__(
+        self,
+        path: Path,
+        table: Table,
+        lock: WriteLock,
+        *,
+        read_only: bool,
+        inverted_above: int | None,
+    ) -> None:
         self.path = path
         self.table = table
         self.lock = lock
@@ -67,7 +77,8 @@ class Engine:
             settings = Settings.of(snapshot)
             self._settings = (snapshot.generation, settings)
         self.vectors = VectorFile(path / DENSE_FOLDER, store_id=settings.store_id)
-        self.dense = DenseIndex(self.vectors)
+        self.inverted = InvertedFile(path / DENSE_FOLDER, threshold=inverted_above)
+        self.dense = DenseIndex(self.vectors, self.inverted)
         self.lexical = self._lexical_index(path / LEXICAL_FOLDER, settings)
         self._searcher: tuple[Generation, PostingsView] | None = None
         self._private: LexicalIndex | None = None
@@ -251,14 +262,13 @@ class Engine:
         try:
             with self.table.snapshot() as snapshot:
                 settings = self.settings(snapshot)
-                if not snapshot.count:
+                if self.lexical.is_stale(snapshot):
                     self.lexical.rebuild(snapshot)
                 elif change.removed > _MANY_REMOVED:
                     self.lexical.remove(snapshot)
                 self.lexical.repair(snapshot)
                 self._searcher = (snapshot.generation, self.lexical.searcher())
-                if settings.dimension is not None:
-                    self.vectors.catch_up(snapshot, settings.dimension)
+                self._follow_vectors(snapshot, settings.dimension)
         except _INDEX_ERRORS as error:
             logger.warning(
                 "The write to %s is stored, but its indexes could not follow (%s). They catch up "
@@ -267,15 +277,23 @@ class Engine:
                 error,
             )
 
+    def _follow_vectors(
+        self, snapshot: Snapshot, dimension: int | None, *, anew: bool = False
+    ) -> None:
+        if dimension is None:
+            return
+        self.vectors.catch_up(snapshot, dimension, anew=anew)
+        mapped = self.vectors.map(snapshot, dimension)
+        if mapped is not None:
+            self.inverted.catch_up(mapped)
+
     def optimize(self) -> None:
         """Forget removed rows everywhere: log, indexes and free pages of the table."""
         self.write(lambda change: change.transaction.forget_history())
         with self.lock.held(), translated(self.path, writing=True):
             with self.table.snapshot() as snapshot:
                 self.lexical.rebuild(snapshot)
-                settings = self.settings(snapshot)
-                if settings.dimension is not None:
-                    self.vectors.catch_up(snapshot, settings.dimension, anew=True)
+                self._follow_vectors(snapshot, self.settings(snapshot).dimension, anew=True)
             self.dense.forget()
             self._searcher = None
             self.table.compact()

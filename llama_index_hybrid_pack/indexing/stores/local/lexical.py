@@ -19,7 +19,7 @@ import shutil
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,10 @@ logger = logging.getLogger(__name__)
 
 _FORMAT = 1
 _STATE = "state.json"
+#: Removed rows above this share of the live ones have a write build the index anew ...
+_STALE_SHARE = 0.2
+#: ... if it holds no more nodes than this, which takes seconds.
+_MOST_REBUILT = 20_000
 
 #: Gives the documents of the rows above a row, read from the table.
 Documents = Callable[[Snapshot, int], Iterable[LexicalDocument]]
@@ -47,6 +51,8 @@ class _State:
     epoch: str
     base: Generation
     following: Generation
+    built: int
+    """Generation at which the index was last built without removed rows."""
 
     def last_row(self, snapshot: Snapshot) -> int | None:
         """Return up to which row the index is complete, ``None`` if that cannot be known."""
@@ -77,6 +83,17 @@ class LexicalIndex:
             and state is not None
             and state.last_row(snapshot) == snapshot.last_row
         )
+
+    def is_stale(self, snapshot: Snapshot) -> bool:
+        """Return whether removed rows distort the statistics of terms and are cheaply left out.
+
+        tantivy counts removed documents until it merges them away. In a large store they are
+        few beside the others, or worth an ``optimize()`` at a time of the user's choice.
+        """
+        state = self._state()
+        if state is None or snapshot.count > _MOST_REBUILT:
+            return False
+        return snapshot.removals_after(state.built) > _STALE_SHARE * snapshot.count
 
     def searcher(self) -> PostingsView:
         """Return a view of the newest commit.
@@ -129,7 +146,8 @@ class LexicalIndex:
             for document in self._documents(snapshot, 0):
                 session.add(document)
             session.commit()
-        self._write(_State(epoch, snapshot.generation, snapshot.generation))
+        number = snapshot.generation.number
+        self._write(_State(epoch, snapshot.generation, snapshot.generation, number))
         self._open = (epoch, postings)
         self._damaged = False
         self._sweep(epoch)
@@ -150,7 +168,7 @@ class LexicalIndex:
                 session.remove_from(snapshot.last_row + 1)
             session.remove(snapshot.removed_after(state.base.number - 1).tolist())
             yield session
-            self._write(_State(state.epoch, snapshot.generation, following))
+            self._write(replace(state, base=snapshot.generation, following=following))
             session.commit()
 
     def remove(self, snapshot: Snapshot) -> None:
@@ -161,7 +179,7 @@ class LexicalIndex:
         with self._postings(state.epoch).session() as session:
             session.remove(snapshot.removed_after(state.base.number - 1).tolist())
             session.commit()
-        self._write(_State(state.epoch, snapshot.generation, snapshot.generation))
+        self._write(replace(state, base=snapshot.generation, following=snapshot.generation))
 
     def size(self) -> int:
         """Return the bytes on disk."""
@@ -174,7 +192,7 @@ class LexicalIndex:
             for document in self._documents(snapshot, last):
                 session.add(document)
             session.commit()
-        self._write(_State(state.epoch, snapshot.generation, snapshot.generation))
+        self._write(replace(state, base=snapshot.generation, following=snapshot.generation))
 
     def _postings(self, epoch: str) -> Postings:
         opened = self._open
@@ -188,9 +206,12 @@ class LexicalIndex:
             return None
         try:
             return _State(
-                str(state["epoch"]), Generation(*state["base"]), Generation(*state["following"])
+                str(state["epoch"]),
+                Generation(*state["base"]),
+                Generation(*state["following"]),
+                int(state["built"]),
             )
-        except (KeyError, TypeError):
+        except (KeyError, TypeError, ValueError):
             return None
 
     def _write(self, state: _State) -> None:
@@ -199,6 +220,7 @@ class LexicalIndex:
             "epoch": state.epoch,
             "base": list(state.base),
             "following": list(state.following),
+            "built": state.built,
         }
         write_state(self.folder / _STATE, record)
 

@@ -31,6 +31,7 @@ def open_engine(
     dimension: int | None,
     schema: Mapping[str, FieldType] | None,
     lock_timeout: float,
+    inverted_above: int | None,
 ) -> Engine:
     """Open the store in a folder, and make it where there is none.
 
@@ -42,6 +43,7 @@ def open_engine(
             store.
         schema: Must be the store's; ``None`` = the store's, no declared field in a new store.
         lock_timeout: Seconds to wait for another writer.
+        inverted_above: Number of vectors above which inverted lists are made; ``None`` = never.
 
     Raises:
         StoreError: If the path is a file, a foreign folder, or (read only) holds no store.
@@ -60,7 +62,7 @@ def open_engine(
                 settings = Settings.of(snapshot)
                 current = snapshot.settings()["facets"] == facets_fingerprint(settings.schema)
             settings.check(path, analyzer=analyzer, dimension=dimension, schema=schema)
-            engine = Engine(path, table, lock, read_only=read_only)
+            engine = Engine(path, table, lock, read_only=read_only, inverted_above=inverted_above)
         if not current:
             _renew_facets(engine, settings)
     except BaseException:

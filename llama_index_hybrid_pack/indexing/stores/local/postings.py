@@ -211,11 +211,10 @@ class PostingsView:
             limit = int(1.3 * limit / share)
         while True:
             rows, scores = self._hits(query, limit)
-            exhausted = len(rows) < limit
-            last = scores[-1] if len(scores) else 0.0
-            hits = _resolved(rows, scores, allowed, resolve)
-            if exhausted or (len(hits) >= k and hits[k - 1][1] > last):
-                return hits[:k]
+            complete = len(rows) < limit
+            hits = _resolved(rows, scores, resolve, allowed, k=k, complete=complete)
+            if hits is not None:
+                return hits
             limit *= 8
             if allowed is not None and limit > 8 * len(allowed):
                 return self._search_rows(wish, allowed, k, resolve)
@@ -230,7 +229,7 @@ class PostingsView:
     ) -> list[tuple[str, float]]:
         query = self._restricted(wish, self._rows(allowed.tolist()))
         rows, scores = self._hits(query, len(allowed))
-        return _resolved(rows, scores, allowed, resolve)[:k]
+        return _resolved(rows, scores, resolve, allowed, k=k, complete=True) or []
 
     def _hits(self, query: Any, limit: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         with _reading():
@@ -296,22 +295,41 @@ class PostingsView:
 def _resolved(
     rows: NDArray[np.int64],
     scores: NDArray[np.float32],
-    allowed: NDArray[np.int64] | None,
     resolve: Resolve,
-) -> list[tuple[str, float]]:
+    allowed: NDArray[np.int64] | None,
+    *,
+    k: int,
+    complete: bool,
+) -> list[tuple[str, float]] | None:
+    """Return the best k hits, or ``None`` if documents that were not read could be among them.
+
+    Args:
+        rows: Documents by falling score.
+        scores: Their scores.
+        resolve: Looks rows up in the table.
+        allowed: Rows that may be returned.
+        k: Number of hits wanted.
+        complete: Whether these are all documents with a term of the query.
+    """
+    unread = scores[-1] if len(scores) and not complete else -1.0
     if allowed is not None and len(rows):
         places = np.searchsorted(allowed, rows)
         places[places == len(allowed)] = 0
         keep = allowed[places] == rows
         rows, scores = rows[keep], scores[keep]
-    listed = rows.tolist()
-    ids = resolve(listed)
-    hits = [
-        (ids[row], score)
-        for row, score in zip(listed, scores.tolist(), strict=True)
-        if row in ids and score > 0
-    ]
-    return sorted(hits, key=lambda hit: (-hit[1], hit[0]))
+    hits: list[tuple[str, float]] = []
+    start = 0
+    while start < len(rows) and len(hits) < k:
+        # As many as are missing, and whatever ties with the last of them.
+        last = min(start + k - len(hits), len(rows)) - 1
+        stop = int(np.searchsorted(-scores, -scores[last], side="right"))
+        listed = rows[start:stop].tolist()
+        ids = resolve(listed)
+        found = zip(listed, scores[start:stop].tolist(), strict=True)
+        hits += [(ids[row], score) for row, score in found if row in ids and score > 0]
+        start = stop
+    settled = complete or (len(hits) >= k and scores[start - 1] > unread)
+    return sorted(hits, key=lambda hit: (-hit[1], hit[0]))[:k] if settled else None
 
 
 def _schema() -> Any:

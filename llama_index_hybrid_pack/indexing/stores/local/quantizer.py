@@ -57,6 +57,14 @@ class Range:
             np.minimum(np.maximum(high + room, least), 1.0).astype(np.float32),
         )
 
+    def teach(self, quantizer: Any) -> None:
+        """Set the range in one of FAISS's scalar quantisers."""
+        import faiss
+
+        faiss.copy_array_to_vector(
+            np.concatenate([self.low, self.high - self.low]), quantizer.trained
+        )
+
     def holds(self, low: NDArray[np.float32], high: NDArray[np.float32]) -> bool:
         """Return whether vectors within ``low`` and ``high`` are coded without clipping."""
         slack = 1e-6  # unit vectors may exceed 1 by rounding
@@ -64,24 +72,35 @@ class Range:
 
 
 class QuantizedVectors:
-    """8-bit codes of unit vectors, searched in full by inner product; positions count from 0."""
+    """8-bit codes of unit vectors, searched by inner product; positions count from 0."""
 
-    def __init__(self, span: Range) -> None:
-        import faiss
+    #: Whether every search reads every code.
+    exhaustive = True
 
+    def __init__(self, span: Range, index: Any) -> None:
         self.span = span
         self.dimension = len(span.low)
+        self.size = 0
+        self._index = index
         self._gate = Gate()
         self._growing = threading.Lock()
-        self.size = 0
-        self._index = faiss.IndexScalarQuantizer(
-            self.dimension, faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT
+
+    @classmethod
+    def flat(cls, span: Range) -> QuantizedVectors:
+        """Return empty codes that are scanned in full."""
+        import faiss
+
+        index = faiss.IndexScalarQuantizer(
+            len(span.low), faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT
         )
         # Not train(): the codes must span later vectors too, whatever the first ones are.
-        faiss.copy_array_to_vector(
-            np.concatenate([span.low, span.high - span.low]), self._index.sq.trained
-        )
-        self._index.is_trained = True
+        span.teach(index.sq)
+        index.is_trained = True
+        return cls(span, index)
+
+    def describe(self) -> str:
+        """Return the engine in words."""
+        return "FAISS 8-bit scalar quantiser, scanned in full, rescored in float32"
 
     def add(self, vectors: NDArray[np.float32]) -> None:
         """Append vectors that lie within the span."""
@@ -90,7 +109,12 @@ class QuantizedVectors:
             self.size += len(vectors)
 
     def search(
-        self, query: NDArray[np.float32], count: int, allowed: NDArray[np.uint8] | None
+        self,
+        query: NDArray[np.float32],
+        count: int,
+        allowed: NDArray[np.uint8] | None,
+        *,
+        every: bool,
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Return the positions of the best codes and their approximate scores.
 
@@ -98,15 +122,17 @@ class QuantizedVectors:
             query: Unit vector, shape ``(dimension,)``.
             count: Positions wanted.
             allowed: One bit per position, lowest bit first; ``None`` allows all.
+            every: Read every code, even where that is not the habit.
         """
-        parameters = None if allowed is None else _selection(allowed)
+        parameters = self._parameters(allowed, every=every)
         with one_thread(), self._gate.reading():
             scores, positions = self._index.search(query[None, :], count, params=parameters)
         found = positions[0] >= 0
         return positions[0][found], scores[0][found]
 
-
-def _selection(allowed: NDArray[np.uint8]) -> Any:
-    # The bindings' type hints leave out what their constructors take.
-    faiss: Any = importlib.import_module("faiss")
-    return faiss.SearchParameters(sel=faiss.IDSelectorBitmap(allowed))
+    def _parameters(self, allowed: NDArray[np.uint8] | None, *, every: bool) -> Any:  # noqa: ARG002
+        if allowed is None:
+            return None
+        # The bindings' type hints leave out what their constructors take.
+        faiss: Any = importlib.import_module("faiss")
+        return faiss.SearchParameters(sel=faiss.IDSelectorBitmap(allowed))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections import OrderedDict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import partial, reduce
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
@@ -17,17 +17,36 @@ from llama_index_hybrid_pack.indexing.filters import Schema, select_rows, valida
 from llama_index_hybrid_pack.indexing.stores.local.prefilter import FacetTest, facet_test
 from llama_index_hybrid_pack.indexing.stores.local.table import Generation, Snapshot
 
+T = TypeVar("T")
+S = TypeVar("S")
+
 #: Row sets remembered, and rows in all of them together.
 _MOST_SETS = 64
 _MOST_ROWS = 8_000_000
 
 
-@dataclass(frozen=True)
 class RowSet:
     """Rows that pass, in rising order, and a quicker test that all of them pass."""
 
-    rows: NDArray[np.int64]
-    facets: FacetTest | None
+    def __init__(self, rows: NDArray[np.int64], facets: FacetTest | None = None) -> None:
+        self.rows = rows
+        self.facets = facets
+        self._derived: tuple[weakref.ref[object], Any] | None = None
+
+    def derived(self, owner: T, make: Callable[[NDArray[np.int64]], S]) -> S:
+        """Return what an index made of the rows, made once as long as the index is the same.
+
+        Args:
+            owner: The index at one generation.
+            make: Makes it.
+        """
+        kept = self._derived
+        if kept is not None and kept[0]() is owner:
+            value: S = kept[1]
+            return value
+        value = make(self.rows)
+        self._derived = (weakref.ref(owner), value)
+        return value
 
 
 class RowSets:

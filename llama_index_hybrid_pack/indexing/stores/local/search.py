@@ -164,9 +164,7 @@ def _dense(view: View, query: NDArray[np.float32], k: int, allowed: RowSet | Non
         raise EmbeddingError(msg)
     if view.dense is None:
         return LegHits([], [], ScoreScale.COSINE)
-    rows, scores = view.dense.search(
-        view.snapshot, query, k, None if allowed is None else allowed.rows
-    )
+    rows, scores = view.dense.search(view.snapshot, query, k, allowed)
     listed = rows.tolist()
     ids = view.snapshot.node_ids(listed)
     pairs = [(ids[row], score) for row, score in zip(listed, scores.tolist(), strict=True)]

@@ -4,7 +4,8 @@ Every change is one transaction that adds one line to ``changes``: the generatio
 (two histories that share a number are told apart by it), the highest row ever given and the
 number of nodes. ``removed`` keeps the rows that each generation took away, so that an index can
 follow. Rows are given once and never again, in rising order: what an index lacks are the rows
-above its last one and what ``removed`` names.
+above its last one and what ``removed`` names. Nodes and vectors stand in tables of their own, so
+that the ids, which every search looks up, stay close together.
 
 The journal is a write-ahead log and ``synchronous`` is FULL: a write that has returned survives
 a killed process and a power cut, on a file system that honours fsync. Not for network drives,
@@ -14,6 +15,7 @@ where SQLite's log does not work.
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import threading
 import uuid
@@ -45,10 +47,10 @@ CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE nodes (
     row INTEGER PRIMARY KEY AUTOINCREMENT,
     node_id TEXT NOT NULL UNIQUE,
-    doc_id TEXT,
-    node BLOB NOT NULL
+    doc_id TEXT
 );
 CREATE INDEX nodes_by_doc ON nodes (doc_id) WHERE doc_id IS NOT NULL;
+CREATE TABLE payloads (row INTEGER PRIMARY KEY, node BLOB NOT NULL);
 CREATE TABLE vectors (row INTEGER PRIMARY KEY, vector BLOB NOT NULL);
 CREATE TABLE changes (
     generation INTEGER PRIMARY KEY,
@@ -65,8 +67,10 @@ CREATE TABLE removed (
     + FACETS_DDL
 )
 
-_NODES = "SELECT node_id, node, NULL FROM nodes"
-_NODES_WITH_VECTORS = "SELECT node_id, node, vector FROM nodes JOIN vectors USING (row)"
+_NODES = "SELECT node_id, node, NULL FROM nodes JOIN payloads USING (row)"
+_NODES_WITH_VECTORS = (
+    "SELECT node_id, node, vector FROM nodes JOIN payloads USING (row) JOIN vectors USING (row)"
+)
 #: Connections kept open for the next reader.
 _KEEP = 8
 
@@ -89,11 +93,19 @@ class Table:
         self._guard = threading.Lock()
         self._closed = False
 
+    def _has_log(self) -> bool:
+        log = self.folder / f"{FILE_NAME}-wal"
+        return log.exists() and log.stat().st_size > 0
+
     def connect(self) -> sqlite3.Connection:
         """Open one more connection to an existing database."""
         mode = "ro" if self._read_only else "rw"
         # as_uri() escapes what is special in a URI, such as "?" and "%".
         uri = f"{self.path.absolute().as_uri()}?mode={mode}"
+        if self._read_only and not self._has_log() and not os.access(self.folder, os.W_OK):
+            # SQLite wants to make a shared-memory file beside the database, and cannot here.
+            # Nobody can write to the folder, so the database does not change.
+            uri += "&immutable=1"
         connection = sqlite3.connect(
             uri, uri=True, isolation_level=None, check_same_thread=False, timeout=10.0
         )
@@ -242,6 +254,13 @@ class Snapshot:
             )
         )
 
+    def removals_after(self, number: int) -> int:
+        """Return how many rows the generations above ``number`` removed."""
+        found = self.connection.execute(
+            "SELECT count(*) FROM removed WHERE generation > ?", (number,)
+        ).fetchone()
+        return int(found[0])
+
     def rows_after(self, row: int) -> NDArray[np.int64]:
         """Return the rows above ``row``, in rising order."""
         return _column(
@@ -263,7 +282,9 @@ class Snapshot:
         select = _NODES_WITH_VECTORS if with_vectors else _NODES
         for start in range(0, len(rows), 1000):
             part = ",".join(map(str, rows[start : start + 1000]))
-            yield from self.connection.execute(f"{select} WHERE row IN ({part}) ORDER BY row")
+            yield from self.connection.execute(
+                f"{select} WHERE nodes.row IN ({part}) ORDER BY nodes.row"
+            )
 
     def by_node_ids(
         self, node_ids: Sequence[str], *, with_vectors: bool = False

@@ -41,11 +41,15 @@ class Transaction:
         rows = range(self.last_row + 1, self.last_row + 1 + len(records))
         execute = self.connection.executemany
         execute(
-            "INSERT INTO nodes (row, node_id, doc_id, node) VALUES (?, ?, ?, ?)",
+            "INSERT INTO nodes (row, node_id, doc_id) VALUES (?, ?, ?)",
             (
-                (row, record.node_id, record.doc_id, record.payload)
+                (row, record.node_id, record.doc_id)
                 for row, record in zip(rows, records, strict=True)
             ),
+        )
+        execute(
+            "INSERT INTO payloads (row, node) VALUES (?, ?)",
+            ((row, record.payload) for row, record in zip(rows, records, strict=True)),
         )
         execute(
             "INSERT INTO vectors (row, vector) VALUES (?, ?)",
@@ -68,8 +72,8 @@ class Transaction:
             "INSERT INTO removed (generation, row) VALUES (?, ?)",
             ((self.generation.number, row) for row in rows),
         )
-        execute("DELETE FROM nodes WHERE row = ?", ((row,) for row in rows))
-        execute("DELETE FROM vectors WHERE row = ?", ((row,) for row in rows))
+        for table in ("nodes", "payloads", "vectors"):
+            execute(f"DELETE FROM {table} WHERE row = ?", ((row,) for row in rows))  # noqa: S608
         delete_facets(self.connection, rows)
         self._nodes -= len(rows)
         self.changed = self.changed or bool(rows)

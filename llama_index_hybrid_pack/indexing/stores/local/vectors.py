@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import uuid
 import zlib
 from collections.abc import Iterator
@@ -152,9 +151,7 @@ class VectorFile:
                 extent.include(block)
             all_rows = np.concatenate([*rows, np.zeros(0, dtype=np.int64)])
             checksums += _checksums(vectors_file, len(checksums), len(all_rows), dimension)
-            for file in (rows_file, vectors_file):
-                file.flush()
-                os.fsync(file.fileno())
+            # No fsync: what a power cut takes from the file, its checksums show.
         write_state(
             self._folder / "state.json",
             {
@@ -179,7 +176,7 @@ class VectorFile:
 
     def _sweep(self, epoch: str) -> None:
         for file in self._folder.glob("*-*"):
-            if epoch not in file.name:
+            if epoch not in file.name and not file.name.startswith("."):
                 # Readers that still map it keep their view; where they block it, it goes later.
                 with contextlib.suppress(OSError):
                     file.unlink()
