@@ -49,7 +49,7 @@ format: $(VENV)/.dev ## Format the code and apply safe lint fixes
 	$(BIN)/ruff check --fix .
 
 bench: $(VENV)/.dev ## Run every benchmark side by side (an hour on two cores; QUICK=1 for minutes)
-	$(BIN)/python benchmarks/run.py $(if $(QUICK),--quick)
+	$(BIN)/python -m benchmarks.run $(if $(QUICK),--quick)
 
 docs: $(VENV)/.docs ## Build the documentation into docs/_build
 	$(BIN)/python -m sphinx -W -q -b html docs docs/_build

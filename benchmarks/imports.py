@@ -1,6 +1,6 @@
 """CPU seconds and memory of an import, each in a process of its own.
 
-``python benchmarks/imports.py [--quick]``
+``python -m benchmarks.imports [--quick]``
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import statistics
 import subprocess
 import sys
 
-from common import save
+from benchmarks.common import save
 
 MODULES = {
     "llama_index_hybrid_pack": "import llama_index_hybrid_pack",

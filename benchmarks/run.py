@@ -1,6 +1,6 @@
 """Runs every benchmark, one after the other, and writes the tables of README and docs.
 
-``python benchmarks/run.py [--quick]``. Nothing else should run on the machine meanwhile.
+``python -m benchmarks.run [--quick] [NAME ...]``. Nothing else should run on the machine meanwhile.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-FOLDER = Path(__file__).parent
+ROOT = Path(__file__).resolve().parents[1]
 BENCHMARKS = ["imports", "parser", "fusion", "ranking", "bm25", "store", "quality"]
 
 
@@ -25,13 +25,13 @@ def main() -> None:
     failed = []
     for name in arguments.names or BENCHMARKS:
         print(f"== {name}", flush=True)
-        command = [sys.executable, str(FOLDER / f"{name}.py"), *(["--quick"] * arguments.quick)]
-        if subprocess.run(command, check=False).returncode:
+        command = [sys.executable, "-m", f"benchmarks.{name}", *(["--quick"] * arguments.quick)]
+        if subprocess.run(command, check=False, cwd=ROOT).returncode:
             failed.append(name)
     if failed:
         sys.exit(f"failed: {', '.join(failed)}")
     if not arguments.quick:
-        subprocess.run([sys.executable, str(FOLDER / "tables.py")], check=True)
+        subprocess.run([sys.executable, "-m", "benchmarks.tables"], check=True, cwd=ROOT)
 
 
 if __name__ == "__main__":
