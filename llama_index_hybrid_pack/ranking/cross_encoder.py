@@ -177,8 +177,9 @@ class CrossEncoderReranker(BaseReranker):
             raise ConfigError(msg)
         architectures = getattr(model.config, "architectures", None) or []
         has_head = any("SequenceClassification" in name for name in architectures)
-        # A model of several modules brings its head as one of them.
-        if not has_head and len(list(model.children())) == 1:
+        # Since sentence-transformers 6 a model may bring its head as a module of its own.
+        own_modules = len(model) if hasattr(model, "__len__") else 1
+        if not has_head and own_modules == 1:
             msg = (
                 f"The model {self.model!r} ({', '.join(architectures)}) is no cross-encoder: it "
                 "has no head that scores a pair, so that its scores would be random. An embedding "
