@@ -74,6 +74,8 @@ class LexicalIndex:
         self._documents = documents
         self._open: tuple[str, Postings] | None = None
         self._damaged = False
+        #: Whether the index could not be opened; a writer may just have replaced it.
+        self.suspected = False
 
     def is_complete(self, snapshot: Snapshot) -> bool:
         """Return whether the index holds every row of the snapshot."""
@@ -111,6 +113,11 @@ class LexicalIndex:
         """Close the index; the next use opens it again."""
         self._open = None
 
+    def suspect(self) -> None:
+        """Have the next :meth:`repair` open the index, and build it anew if that fails."""
+        self.suspected = True
+        self._open = None
+
     def mark_damaged(self) -> None:
         """Have the next :meth:`repair` build the index anew."""
         self._damaged = True
@@ -124,17 +131,26 @@ class LexicalIndex:
         """
         state = self._state()
         last = None if state is None or self._damaged else state.last_row(snapshot)
-        if last == snapshot.last_row:
-            return
-        if state is not None and last is not None:
+        if state is None or last is None or not self._opens(state):
+            self.rebuild(snapshot)
+        elif last != snapshot.last_row:
             logger.info("Lexical index at %s: catching up with the table.", self.folder)
             try:
                 self._catch_up(state, last, snapshot)
             except DamagedIndexError as error:
                 logger.warning("Lexical index at %s is damaged (%s).", self.folder, error)
-            else:
-                return
-        self.rebuild(snapshot)
+                self.rebuild(snapshot)
+
+    def _opens(self, state: _State) -> bool:
+        if not self.suspected:
+            return True
+        try:
+            self._postings(state.epoch).searcher()
+        except DamagedIndexError as error:
+            logger.warning("Lexical index at %s is damaged (%s).", self.folder, error)
+            return False
+        self.suspected = False
+        return True
 
     def rebuild(self, snapshot: Snapshot) -> None:
         """Build the index from the table in a new folder, which then replaces the old one."""
@@ -149,7 +165,7 @@ class LexicalIndex:
         number = snapshot.generation.number
         self._write(_State(epoch, snapshot.generation, snapshot.generation, number))
         self._open = (epoch, postings)
-        self._damaged = False
+        self._damaged = self.suspected = False
         self._sweep(epoch)
 
     @contextmanager

@@ -16,7 +16,8 @@ from llama_index_hybrid_pack.errors import StoreError, bad_options
 from llama_index_hybrid_pack.indexing.analyzer import Analyzer
 from llama_index_hybrid_pack.indexing.filters import FieldType
 from llama_index_hybrid_pack.indexing.stores.base import HybridStore
-from llama_index_hybrid_pack.indexing.stores.local.engine import Engine, remove_folder
+from llama_index_hybrid_pack.indexing.stores.local.engine import Engine
+from llama_index_hybrid_pack.indexing.stores.local.follower import remove_folder
 from llama_index_hybrid_pack.indexing.stores.local.handle import Handle
 from llama_index_hybrid_pack.indexing.stores.local.opening import check_exists, open_engine
 from llama_index_hybrid_pack.indexing.stores.local.rowsets import RowSets

@@ -56,7 +56,7 @@ class Searcher:
             return self._search(request, query)
         except DamagedIndexError as error:
             logger.warning("Lexical index of %s failed (%s).", self._engine.path, error)
-            self._engine.discard_searcher()
+            self._engine.lexical.discard()
         try:
             return self._search(request, query)
         except DamagedIndexError as error:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from llama_index_hybrid_pack.errors import ConfigError, EmbeddingError
@@ -30,7 +32,7 @@ class Settings:
         return cls(
             store_id=stored["store_id"],
             dimension=stored["dimension"],
-            analyzer=Analyzer.from_dict(stored["analyzer"]),
+            analyzer=_analyzer(json.dumps(stored["analyzer"], sort_keys=True)),
             schema=check_schema(stored["schema"]),
         )
 
@@ -69,6 +71,12 @@ class Settings:
                 "reindex(metadata_schema=...) to change it."
             )
             raise ConfigError(msg)
+
+
+@lru_cache(maxsize=32)
+def _analyzer(stored: str) -> Analyzer:
+    # One object for all generations: an analyzer remembers the terms of tokens it has seen.
+    return Analyzer.from_dict(json.loads(stored))
 
 
 def stored_schema(schema: Mapping[str, FieldType]) -> dict[str, str]:

@@ -106,3 +106,7 @@ class Transaction:
             "INSERT INTO changes VALUES (?, ?, ?, ?)",
             (*self.generation, self.last_row, self._nodes),
         )
+
+    def commit(self) -> None:
+        """Make the write durable and visible."""
+        self.connection.execute("COMMIT")
