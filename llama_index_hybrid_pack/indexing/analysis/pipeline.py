@@ -78,12 +78,12 @@ class Rules:
 class _Memory(dict[str, tuple[str, ...]]):
     """Terms of the tokens seen before; text repeats its words, so most tokens are found here."""
 
-    def __init__(self, compute: Callable[[str], Iterator[str]]) -> None:
+    def __init__(self, compute: Callable[[str], tuple[str, ...]]) -> None:
         super().__init__()
         self._compute = compute
 
     def __missing__(self, token: str) -> tuple[str, ...]:
-        terms = tuple(self._compute(token))
+        terms = self._compute(token)
         if len(token) <= _REMEMBERED_LENGTH:
             if len(self) >= _REMEMBERED_TOKENS:
                 self.clear()
@@ -126,34 +126,39 @@ class Cutter:
         self._stop_words = stop_words
         self._short_grams = short_grams
 
-    def terms(self, token: str) -> Iterator[str]:
-        """Yield the terms of what stands between two spaces of a text.
+    def terms(self, token: str) -> tuple[str, ...]:
+        """Return the terms of what stands between two spaces of a text.
 
         Args:
             token: A string without white space.
 
-        Yields:
+        Returns:
             Non-empty terms without white space.
         """
         longest = self._rules.max_term_length
         core = token.lstrip(_OPENING).rstrip(_CLOSING)
-        if core.isascii() and core.isalpha():  # most tokens: no need to look for runs
-            yield from (term[:longest] for term in self._word(core, core))
-            return
+        if core.isascii() and core.isalpha():
+            if core.islower() or core[1:].islower():  # most tokens: no need to look for anything
+                word = core.lower()
+                return () if word in self._stop_words else (self._normal(word)[:longest],)
+            found = self._word(core, core)
+        else:
+            found = self._runs(token)
+        return tuple(term[:longest] for term in found)
+
+    def _runs(self, token: str) -> Iterator[str]:
         text, shadow = prepare(token)
         for match in _RUN.finditer(shadow):
             start, end = match.span()
             run = shadow[start:end]
             if run[0] == UNSPACED:
-                found = self._grams(text[start:end], run)
+                yield from self._grams(text[start:end], run)
             elif _PLAIN.fullmatch(run):
-                found = self._word(text[start:end], run)
-            elif _INITIALS.fullmatch(run):  # U.S. is written US too, and e.g. is no sentence end
-                found = iter([self._normal(lower(text[start:end].replace(".", "")))])
+                yield from self._word(text[start:end], run)
+            elif _INITIALS.fullmatch(run):
+                yield self._whole(text[start:end], run)
             else:
-                found = self._identifier(text[start:end], run)
-            for term in found:
-                yield term[:longest]
+                yield from self._identifier(text[start:end], run)
 
     def _grams(self, text: str, shadow: str) -> Iterator[str]:
         """Cut a run without spaces into overlapping grams of its characters with their marks."""
@@ -234,9 +239,9 @@ class Cutter:
             yield from self._atom(text[start:end], shadow[start:end])
 
     def _whole(self, text: str, shadow: str) -> str:
-        """Return an identifier as one term; of hyphenated words the joined spelling."""
-        if _HYPHENATED.fullmatch(shadow):
-            return self._normal(lower(text).replace("-", ""))
+        """Return an identifier as one term; re-rank and U.S. become rerank and us."""
+        if _HYPHENATED.fullmatch(shadow) or _INITIALS.fullmatch(shadow):
+            return self._normal(lower(text).replace("-", "").replace(".", ""))
         return self._form(lower(text))
 
     def _atom(self, text: str, shadow: str) -> Iterator[str]:
