@@ -54,8 +54,8 @@ def blend_scores(
         raise ConfigError(msg)
     completed = complete_scores(first)
     scored = {i: score for i, score in enumerate(second) if is_score(score)}
-    before = _normalised([completed[i] for i in scored], normalization)
-    after = _normalised(list(scored.values()), normalization)
+    before = normalize([completed[i] for i in scored], normalization)
+    after = normalize(list(scored.values()), normalization)
     blended: list[float | None] = [None] * len(second)
     for i, old, new in zip(scored, before, after, strict=True):
         blended[i] = (1.0 - weight) * old + weight * new
@@ -93,11 +93,3 @@ def is_score(score: float | None) -> TypeGuard[float]:
         (True, False, False)
     """
     return score is not None and math.isfinite(score)
-
-
-def _normalised(scores: list[float], method: BlendNormalization) -> list[float]:
-    largest = max(map(abs, scores), default=0.0)
-    if scores and max(scores) - min(scores) <= 1e-12 * largest:
-        # Equal but for the last bits: divided by their spread, these would decide the order.
-        return normalize([scores[0]] * len(scores), method)
-    return normalize(scores, method)
