@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from llama_index.core.schema import BaseNode
+from llama_index.core.schema import BaseNode, TextNode
 
 from llama_index_hybrid_pack.metadata import STAGES_KEY, ScoreScale, StageScore
 from llama_index_hybrid_pack.scoring.fusion import (
@@ -133,23 +133,29 @@ def choose_nodes(lists: Sequence[RankedList], node_ids: Sequence[str]) -> dict[s
         Node id → node, for the ids that some leg built.
     """
     chosen: dict[str, BaseNode] = {}
-    by_leg = [ranked.nodes for ranked in sorted(lists, key=lambda one: one.name) if ranked.nodes]
+    by_leg = [one.nodes for one in sorted(lists, key=lambda one: one.name) if one.nodes]
     for name in node_ids:
         copies = [nodes[name] for nodes in by_leg if name in nodes]
         if copies:
-            chosen[name] = copies[0] if _alike(copies) else max(copies, key=_richness)
+            first, others = copies[0], copies[1:]
+            alike = all(other is first or _alike(first, other) for other in others)
+            chosen[name] = first if alike else max(copies, key=_richness)
     return chosen
 
 
-def _alike(copies: Sequence[BaseNode]) -> bool:
-    first = copies[0]
-    own, text = _own_fields(first), first.get_content()
-    return all(_own_fields(other) == own and other.get_content() == text for other in copies[1:])
+def _alike(node: BaseNode, other: BaseNode) -> bool:
+    same = node.metadata == other.metadata or _own_fields(node) == _own_fields(other)
+    return same and _text(node) == _text(other)
 
 
 def _richness(node: BaseNode) -> tuple[int, str, str]:
     fields = _own_fields(node)
-    return len(fields), repr(sorted(fields.items())), node.get_content()
+    return len(fields), repr(sorted(fields.items())), _text(node)
+
+
+def _text(node: BaseNode) -> str:
+    # get_content() would write out the metadata first.
+    return node.text if isinstance(node, TextNode) else node.get_content()
 
 
 def _own_fields(node: BaseNode) -> dict[str, object]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from numbers import Real
+from operator import itemgetter
 
 from llama_index_hybrid_pack.errors import ConfigError
 from llama_index_hybrid_pack.scoring.normalization import Normalization, normalize
@@ -12,8 +13,8 @@ from llama_index_hybrid_pack.scoring.normalization import Normalization, normali
 #: Constant of reciprocal rank fusion in the paper.
 RRF_K = 60.0
 
-# Id → what each list adds to its score.
-_Parts = dict[str, list[float]]
+# What one list adds to the score of each of its ids.
+_Part = dict[str, float]
 
 
 def check_weights(weights: Sequence[float] | None, count: int) -> list[float]:
@@ -117,11 +118,14 @@ def reciprocal_rank_fusion(
         [('d2', 0.0325), ('d1', 0.0323), ('d4', 0.032)]
     """
     constant = check_rrf_k(k)
-    parts: _Parts = {}
+    parts: list[_Part] = []
     for ids, weight in zip(rankings, check_weights(weights, len(rankings)), strict=True):
         if weight:
-            for rank, name in enumerate(dict.fromkeys(ids), start=1):
-                parts.setdefault(name, []).append(weight / (constant + rank))
+            distinct = dict.fromkeys(ids)
+            places = range(1, len(distinct) + 1)
+            parts.append(
+                {n: weight / (constant + r) for n, r in zip(distinct, places, strict=True)}
+            )
     return _summed(parts)
 
 
@@ -162,17 +166,17 @@ def weighted_fusion(
         msg = f"{len(bounds)} lower bounds were given for {len(rankings)} lists. Give one each."
         raise ConfigError(msg)
     total = math.fsum(shares)
-    parts: _Parts = {}
+    parts: list[_Part] = []
     for hits, share, bound in zip(rankings, shares, bounds, strict=True):
         if not share:
             continue
-        first: dict[str, float | None] = {}
-        for name, score in hits:
-            first.setdefault(name, score)
-        values = _normalized(first, normalization, bound)
+        first: dict[str, float | None] = dict(hits)
+        if len(first) < len(hits):
+            first = dict(reversed(hits))
+            first = {name: first[name] for name, _ in hits}
         weight = share / total
-        for name, value in zip(first, values, strict=True):
-            parts.setdefault(name, []).append(weight * value)
+        values = _normalized(first, normalization, bound)
+        parts.append({n: weight * value for n, value in zip(first, values, strict=True)})
     return _summed(parts)
 
 
@@ -185,9 +189,19 @@ def _normalized(
     return normalize(ranks, normalization, lower_bound=-float(len(scores)))
 
 
-def _summed(parts: _Parts) -> list[tuple[str, float]]:
-    # An exact sum does not depend on the order of the lists, so neither does a tie.
-    return by_score((name, math.fsum(values)) for name, values in parts.items())
+def _summed(parts: Sequence[_Part]) -> list[tuple[str, float]]:
+    """Sum so that the order of the lists changes nothing, not even a tie."""
+    fused = dict(parts[0]) if parts else {}
+    if len(parts) <= 2:
+        for name, value in (parts[1] if len(parts) == 2 else {}).items():
+            fused[name] = fused.get(name, 0.0) + value
+        return by_score(fused.items())
+    # From three addends on, only an exact sum is the same in any order.
+    every: dict[str, list[float]] = {}
+    for part in parts:
+        for name, value in part.items():
+            every.setdefault(name, []).append(value)
+    return by_score((name, math.fsum(values)) for name, values in every.items())
 
 
 def by_score(scored: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
@@ -203,4 +217,6 @@ def by_score(scored: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
         >>> by_score([("b", 1.0), ("a", 1.0), ("c", 2.0)])
         [('c', 2.0), ('a', 1.0), ('b', 1.0)]
     """
-    return sorted(scored, key=lambda pair: (-pair[1], pair[0]))
+    pairs = sorted(scored, key=itemgetter(0))
+    pairs.sort(key=itemgetter(1), reverse=True)  # stable: equal scores stay in the order of ids
+    return pairs

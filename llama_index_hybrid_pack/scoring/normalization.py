@@ -14,6 +14,8 @@ NORMALIZATIONS: tuple[str, ...] = get_args(Normalization)
 
 # Scores that differ by less are equal: rounding alone would part them into best and worst.
 _NOISE = 1e-12
+# Squares of scores beyond these leave a float's range, or lose their digits.
+_SQUARABLE = (1e-100, 1e100)
 
 
 def normalize(
@@ -96,15 +98,22 @@ def _standardised(
     scores: list[float], lowest: float, highest: float, *, clipped: bool
 ) -> list[float]:
     """Scores in standard deviations above the lowest, or around the mean and clipped."""
-    # Squares of huge or tiny scores leave a float's range; a power of two scales exactly.
-    exponent = -math.frexp(max(abs(lowest), abs(highest)))[1]
-    scaled = [math.ldexp(score, exponent) for score in scores]
-    mean = math.fsum(scaled) / len(scaled)
-    deviation = math.sqrt(math.fsum((score - mean) ** 2 for score in scaled) / len(scaled))
-    if clipped:
-        return [min(1.0, max(0.0, 0.5 + (score - mean) / (6.0 * deviation))) for score in scaled]
-    low = math.ldexp(lowest, exponent)
-    return [(score - low) / deviation for score in scaled]
+    largest = max(abs(lowest), abs(highest))
+    if not _SQUARABLE[0] < largest < _SQUARABLE[1]:
+        # Neither method depends on the unit, and a power of two scales exactly.
+        exponent = -math.frexp(largest)[1]
+        scores = [math.ldexp(score, exponent) for score in scores]
+        lowest, highest = math.ldexp(lowest, exponent), math.ldexp(highest, exponent)
+    mean = math.fsum(scores) / len(scores)
+    offsets = [score - mean for score in scores]
+    deviation = math.sqrt(math.fsum([offset * offset for offset in offsets]) / len(scores))
+    if not clipped:
+        return [(score - lowest) / deviation for score in scores]
+    reach = 6.0 * deviation
+    placed = [0.5 + offset / reach for offset in offsets]
+    if max(highest - mean, mean - lowest) <= 3.0 * deviation:
+        return placed
+    return [min(1.0, max(0.0, value)) for value in placed]
 
 
 def _theoretical(scores: list[float], lower_bound: float | None) -> list[float]:
@@ -124,4 +133,5 @@ def _placed(scores: list[float], low: float, high: float) -> list[float]:
     """Place of each score between two bounds, 0 below the lower one."""
     if math.isinf(high - low):
         return _placed([score / 2 for score in scores], low / 2, high / 2)
-    return [max(0.0, score - low) / (high - low) for score in scores]
+    width = high - low
+    return [(score - low) / width if score > low else 0.0 for score in scores]
