@@ -59,7 +59,7 @@ FAULTS = {
     "operator[text_match_insensitive]": "no Unicode case folding",
     "groups_of_conditions": "an empty OR lets everything through",
     "groups_in_groups": "nested groups raise ValueError",
-    "filters_that_cannot_be_honoured_are_refused": "'in' with one text takes it for a list of its parts",
+    "filters_that_cannot_be_honoured_are_refused": "'in' with one text looks for parts of it",
     "an_unknown_field_is_refused[default]": "a misspelt != lets everything through",
     "an_unknown_field_is_refused[mmr]": "a misspelt != lets everything through",
     "one_field_may_hold_values_of_several_types": "list elements are not seen",

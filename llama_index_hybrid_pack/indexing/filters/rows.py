@@ -65,11 +65,11 @@ def select_rows(
     evaluation = _Evaluation(connection, check_schema(schema), all_rows)
     if checked is None:
         return evaluation.all_rows()
-    return np.flatnonzero(evaluation.mask(checked))
+    return evaluation.rows(evaluation.mask(checked))
 
 
 class _Evaluation:
-    """One evaluation; row sets are bitmaps with one place per row number."""
+    """One evaluation; row sets are bitmaps from the oldest row's number to the newest's."""
 
     def __init__(
         self,
@@ -81,13 +81,20 @@ class _Evaluation:
         self._schema = schema
         self._all_rows = all_rows
         self._all_mask: NDArray[np.bool_] | None = None
-        (last,) = connection.execute("SELECT max(row) FROM facets").fetchone()
-        self._size = int(last or 0) + 1
+        first, last = connection.execute(
+            "SELECT (SELECT min(row) FROM facets), (SELECT max(row) FROM facets)"
+        ).fetchone()
+        self._first = 0 if first is None else int(first)
+        self._size = 0 if last is None else int(last) - self._first + 1
 
     def all_rows(self) -> NDArray[np.int64]:
         if self._all_rows is None:
-            self._all_rows = np.flatnonzero(self._bitmap(self._read(sql.ALL_ROWS)))
+            self._all_rows = self.rows(self._bitmap(self._read(sql.ALL_ROWS)))
         return self._all_rows
+
+    def rows(self, mask: NDArray[np.bool_]) -> NDArray[np.int64]:
+        found: NDArray[np.int64] = np.flatnonzero(mask) + self._first
+        return found
 
     def mask(self, item: _Item) -> NDArray[np.bool_]:
         """Return the rows that pass."""
@@ -146,7 +153,7 @@ class _Evaluation:
 
     def _bitmap(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
         mask = np.zeros(self._size, dtype=np.bool_)
-        mask[rows] = True
+        mask[rows - self._first] = True
         return mask
 
     def _read(self, statement: sql.Sql) -> NDArray[np.int64]:

@@ -97,7 +97,7 @@ def list_rows(item: MetadataFilter, schema: Mapping[str, FieldType]) -> Sql:
         A statement; a row whose list satisfies the condition twice comes twice.
     """
     value: Any = comparable(item, schema.get(item.key))
-    start = f"SELECT f.row FROM facets AS f WHERE {_FIELD} AND"
+    start = f"SELECT f.row AS row FROM facets AS f WHERE {_FIELD} AND"
     if item.operator is FilterOperator.IS_EMPTY:
         return Sql(f"{start} {_IS_FILLED}", (item.key,))
     if item.operator is FilterOperator.ALL:
@@ -123,7 +123,7 @@ def narrow(listed: Sql, checks: Sequence[Sql]) -> Sql:
         return listed
     passed = join(" AND ", checks)
     return Sql(
-        f"SELECT d.row FROM ({listed.text}) AS d WHERE {passed.text}",
+        f"SELECT d.row AS row FROM ({listed.text}) AS d WHERE {passed.text}",
         (*listed.params, *passed.params),
     )
 

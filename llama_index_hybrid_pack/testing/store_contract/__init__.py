@@ -61,6 +61,7 @@ class StoreContract(
 ):
     """What a LlamaIndex vector store must do so that everything in this package can rely on it.
 
+    Write a module ``test_my_store.py`` with a class like the one below and run ``pytest`` on it.
     Override the fixture ``make_store``: it returns a function that opens your store, each time on
     the same data of this one test. A store that keeps nothing may override ``store`` instead and
     set ``supports_reopen = False``. Every capability flag is ``True`` by default (see

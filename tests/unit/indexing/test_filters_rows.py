@@ -167,6 +167,12 @@ def test_rows_come_rising_and_once(connection: sqlite3.Connection) -> None:
     assert select_rows(connection, where("n", [900, 7, 1], "in")).tolist() == [2, 7, 30, 900]
 
 
+def test_high_row_numbers_cost_no_memory(connection: sqlite3.Connection) -> None:
+    first = 2**40  # rows are never given twice, so numbers grow with every write
+    write_facets(connection, [(first + i, {"n": i}) for i in range(3)])
+    assert select_rows(connection, where("n", 1, "!=")).tolist() == [first, first + 2]
+
+
 def test_rows_that_the_caller_knows_are_not_read_again(connection: sqlite3.Connection) -> None:
     write_facets(connection, [(row, {"a": row}) for row in range(1, 6)])
     known = np.array([1, 2, 3], dtype=np.int64)
