@@ -15,7 +15,7 @@ from functools import reduce
 
 from llama_index_hybrid_pack.chunking.blocks import Block, BlockKind
 from llama_index_hybrid_pack.chunking.measuring import CHARACTERS_PER_TOKEN, Measure
-from llama_index_hybrid_pack.chunking.pieces import Piece, cut
+from llama_index_hybrid_pack.chunking.pieces import Grain, Piece, cut
 from llama_index_hybrid_pack.chunking.sections import Path, Section, common_path
 from llama_index_hybrid_pack.chunking.table_header import CELL_WIDTHS, TableHeader, shortened_header
 
@@ -295,8 +295,8 @@ class _Packer:
     def _is_over(self, draft: _Draft, limits: Limits) -> bool:
         body = self._bare_limit if draft.is_bare else limits.body
         slack = len(draft.pieces) + (draft.header is not None)
-        if draft.tokens + slack <= body:
-            return False
+        if draft.tokens + slack <= body and all(p.grain < Grain.RUN for p in draft.pieces):
+            return False  # between words, joining costs a token at most
         draft.tokens = self._recount(draft)
         if draft.header:
             draft.tokens += limits.header_overhead

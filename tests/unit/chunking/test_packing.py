@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from llama_index_hybrid_pack.chunking.blocks import BlockKind
@@ -10,7 +12,7 @@ from llama_index_hybrid_pack.chunking.measuring import Measure, is_countable
 from llama_index_hybrid_pack.chunking.packing import Chunk, Limits, pack
 from llama_index_hybrid_pack.chunking.plain_text import parse_plain_text
 from llama_index_hybrid_pack.chunking.sections import Path, common_path, split_sections
-from llama_index_hybrid_pack.text import get_tokenizer
+from llama_index_hybrid_pack.text import Tokenizer, get_tokenizer
 
 
 def chunks(text: str, budget: int, *, plain: bool = False, smallest: int = 0) -> list[Chunk]:
@@ -214,3 +216,56 @@ def test_paths_share_their_beginning() -> None:
 def test_sections_skip_levels_and_empty_headings() -> None:
     blocks = parse_markdown("# A\n### B\n#\n## C\n").blocks
     assert [s.path for s in split_sections(blocks)] == [("A",), ("A", "B"), (), ("C",)]
+
+
+class Counting(Tokenizer):
+    """Counts ``per_word`` tokens a word and ``per_gap`` for white space between two words."""
+
+    name = "counting"
+
+    def __init__(self, *, per_word: int = 1, per_gap: int = 0) -> None:
+        self._per_word = per_word
+        self._per_gap = per_gap
+
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        raise NotImplementedError
+
+    def count_many(self, texts: Sequence[str]) -> list[int]:
+        return [
+            self._per_word * len(text.split()) + self._per_gap * max(0, len(text.split()) - 1)
+            for text in texts
+        ]
+
+
+def pack_with(tokenizer: Tokenizer, text: str, budget: int) -> list[str]:
+    sections = split_sections(parse_markdown(text).blocks)
+    measure = Measure(text, tokenizer)
+    return [text[c.start : c.end] for c in pack(sections, measure, lambda _: Limits(budget))]
+
+
+@pytest.mark.parametrize("per_gap", [0, 1])
+def test_the_budget_holds_where_joined_pieces_cost_more_than_their_sum(per_gap: int) -> None:
+    tokenizer = Counting(per_gap=per_gap)
+    rows = "".join(f"| r{n} | x |\n" for n in range(30))
+    text = (
+        "# One two three\n\n" + "a b c. D e f. " * 20 + "\n\n- i\n- j\n- k\n\n"
+        f"# Table\n\n| h | v |\n|---|---|\n{rows}\n# Last\n\n" + "word " * 50
+    )
+    found = pack_with(tokenizer, text, 24)
+    assert all(tokenizer.count(part) <= 24 for part in found)
+    assert " ".join(found).split() == text.split()
+    assert not any(part.startswith("#") and "\n" not in part for part in found)
+
+
+def test_characters_over_the_budget_do_not_stop_it() -> None:
+    text = "# Héading\n\nabc e\u0301 👨‍👩‍👧\n\n- x\n"
+    found = pack_with(Counting(per_word=100), text, 24)
+    assert "".join(found).split() == "".join(text.split()).split()
+    assert max(map(len, found)) == 1
+
+
+def test_a_long_heading_over_the_budget_is_cut_too() -> None:
+    text = f"# {'word ' * 60}\n\n# {'more ' * 60}\n\ntext here\n"
+    found = chunks(text, 24)
+    assert all(tokens(chunk, text) <= 24 for chunk in found)
+    assert " ".join(text[c.start : c.end] for c in found).split() == text.split()

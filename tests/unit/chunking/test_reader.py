@@ -178,6 +178,21 @@ def test_a_folder_that_cannot_be_listed_is_skipped(
     assert reasons(folder) == {"closed.md": "cannot be listed: permission denied"}
 
 
+def test_a_root_that_cannot_be_listed_is_an_error(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: str) -> object:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pytest.raises(DocumentError, match="permission denied"):
+        read_folder(folder)
+
+
+def test_an_encoding_that_gives_no_text_is_a_reason(folder: Path) -> None:
+    assert "not a text encoding" in reasons(folder, encoding="hex")["good.md"]
+
+
 @pytest.mark.parametrize("kind", ["missing", "a file", "empty", "nothing that matches"])
 def test_a_folder_without_documents_is_an_error(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "docs"
