@@ -14,6 +14,10 @@ from typing import Any
 import pytest
 import yaml
 
+from llama_index_hybrid_pack.chunking.reader import read_folder
+from llama_index_hybrid_pack.chunking.structure import StructureNodeParser
+from llama_index_hybrid_pack.evaluation.golden_set import GoldenSet
+
 DATA = Path(__file__).resolve().parents[2] / "examples" / "data"
 HELP_CENTRE = DATA / "help_centre"
 PAGES = sorted(path for path in HELP_CENTRE.rglob("*") if path.is_file())
@@ -155,6 +159,33 @@ def test_a_question_about_several_pages_has_spans_in_several(question: dict[str,
 @by_id
 def test_tags_are_known_and_the_first_is_the_kind(question: dict[str, Any]) -> None:
     assert set(question["tags"]) <= KINDS
+
+
+def test_the_golden_set_loads_and_splits_as_the_readme_says() -> None:
+    golden = GoldenSet.from_jsonl(DATA / "golden.jsonl")
+    assert [question.id for question in golden] == [question["id"] for question in QUESTIONS]
+    assert sum(not question.answerable for question in golden) == 6
+    development, held_out = golden.split()
+    assert (len(development), len(held_out)) == (30, 30)
+
+
+def test_the_reader_takes_every_page_and_every_span_lies_in_its_passages() -> None:
+    documents, skipped = read_folder(HELP_CENTRE)
+    assert skipped == []
+    assert [document.id_ for document in documents] == sorted(map(name_of, PAGES))
+    covered: dict[str, list[tuple[int, int]]] = {}
+    for node in StructureNodeParser().get_nodes_from_documents(documents):
+        covered.setdefault(node.ref_doc_id, []).append((node.start_char_idx, node.end_char_idx))
+    for question in QUESTIONS:
+        for span in question["relevant_spans"]:
+            text = read(HELP_CENTRE / span["document"])
+            missing = [
+                place
+                for place in range(span["start"], span["end"])
+                if not text[place].isspace()
+                and not any(start <= place < end for start, end in covered[span["document"]])
+            ]
+            assert missing == [], question["id"]
 
 
 def test_the_readme_counts_the_kinds_right() -> None:
