@@ -34,6 +34,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    JsonValue,
     StrictBool,
     StrictInt,
     StrictStr,
@@ -60,6 +61,15 @@ def _with_grades(value: object) -> object:
     return value
 
 
+class _RecordError(EvaluationError):
+    """Keeps what is wrong by field, so that the record around it can name the whole path."""
+
+    def __init__(self, owner: str, reasons: list[tuple[str, str]]) -> None:
+        self.reasons = reasons
+        self.summary = "; ".join(f"{place}: {what}" if place else what for place, what in reasons)
+        super().__init__(f"This makes no {owner}: {self.summary}.")
+
+
 _Graded = Annotated[dict[_Text, _Grade], BeforeValidator(_with_grades)]
 
 
@@ -72,8 +82,7 @@ class _Record(BaseModel):
             try:
                 super().__init__(**data)
             except ValidationError as error:
-                msg = f"This makes no {type(self).__name__}: {_reasons(error)}."
-                raise EvaluationError(msg) from error
+                raise _RecordError(type(self).__name__, _reasons(error)) from error
 
 
 class RelevantSpan(_Record):
@@ -118,7 +127,7 @@ class GoldenQuestion(_Record):
     answer: StrictStr | None = Field(default=None, description="The right answer in words.")
     tags: tuple[_Text, ...] = Field(default=(), description="Kinds of the question.")
     answerable: StrictBool = Field(default=True, description="False = no document answers it.")
-    metadata: dict[str, Any] = Field(default_factory=dict, description="Anything else.")
+    metadata: dict[str, JsonValue] = Field(default_factory=dict, description="Anything else.")
 
     @model_validator(mode="after")
     def _relevant_unless_unanswerable(self) -> GoldenQuestion:
@@ -215,9 +224,9 @@ class GoldenSet:
         problems: list[str] = []
         for number, line in _lines(Path(path)):
             try:
-                question = GoldenQuestion.model_validate(_parse(line))
-            except ValidationError as error:
-                problems.append(f"line {number}: {_reasons(error)}")
+                question = GoldenQuestion(**_parse(line))
+            except _RecordError as error:
+                problems.append(f"line {number}: {error.summary}")
                 continue
             except EvaluationError as error:
                 problems.append(f"line {number}: {error}")
@@ -249,13 +258,9 @@ class GoldenSet:
         """
         target = Path(path)
         lines = [json.dumps(question.to_dict(), ensure_ascii=False) for question in self]
-        # Half of a surrogate pair has no UTF-8 form, but a JSON one.
-        text = "\n".join(lines)
-        if not _encodable(text):
-            text = "\n".join(json.dumps(question.to_dict()) for question in self)
         partial = target.with_name(f"{target.name}.{os.getpid()}.partial")
         try:
-            partial.write_text(text + "\n", encoding="utf-8", newline="\n")
+            partial.write_text("\n".join([*lines, ""]), encoding="utf-8", newline="\n")
             partial.replace(target)
         finally:
             partial.unlink(missing_ok=True)
@@ -334,24 +339,18 @@ def _parse(line: str) -> Mapping[str, Any]:
     return value
 
 
-def _encodable(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _reasons(error: ValidationError) -> str:
-    return "; ".join(
-        ": ".join(
-            [
-                *filter(None, [".".join(str(part) for part in item["loc"])]),
-                item["msg"].removeprefix("Value error, ").rstrip("."),
-            ]
-        )
-        for item in error.errors()
-    )
+def _reasons(error: ValidationError) -> list[tuple[str, str]]:
+    reasons: list[tuple[str, str]] = []
+    for item in error.errors():
+        place = ".".join(str(part) for part in item["loc"])
+        inner = item.get("ctx", {}).get("error")
+        if isinstance(inner, _RecordError):
+            reasons.extend(
+                (f"{place}.{field}" if field else place, what) for field, what in inner.reasons
+            )
+        else:
+            reasons.append((place, item["msg"].removeprefix("Value error, ").rstrip(".")))
+    return reasons
 
 
 def _some(names: Sequence[str], limit: int = _MAX_PROBLEMS) -> str:

@@ -47,10 +47,10 @@ def bootstrap_intervals(
     if not 0.0 < confidence < 1.0:
         msg = f"confidence is {confidence!r}. It is between 0 and 1, for example 0.95."
         raise EvaluationError(msg)
-    flat = table.reshape(len(table), -1)
-    n = len(flat)
+    n = len(table)
     if n == 0:
         return np.full((2, *table.shape[1:]), np.nan)
+    flat = table.reshape(n, -1)
     # Around the first row, so that equal values give exactly themselves.
     shifted = flat - flat[0]
     rng = np.random.default_rng(seed)
