@@ -7,28 +7,21 @@ name the run that earned them: ``docs/quality.md``.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from llama_index_hybrid_pack.errors import ConfigError, bad_options
+from llama_index_hybrid_pack._options import StrictOptions
+from llama_index_hybrid_pack.errors import ConfigError
 
 #: Names of the presets of :meth:`PackOptions.preset`.
 Preset = Literal["default", "fast", "cross_encoder"]
 Reranker = Literal["auto", "late_interaction", "cross_encoder", "none"]
 
 
-class _Options(BaseModel):
+class _Options(StrictOptions, BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", str_strip_whitespace=True)
-
-    if not TYPE_CHECKING:  # type checkers keep the signature that pydantic derives
-
-        def __init__(self, **data: object) -> None:
-            try:
-                super().__init__(**data)
-            except ValidationError as error:
-                raise bad_options(type(self).__name__, error) from error
 
 
 class ChunkingOptions(_Options):

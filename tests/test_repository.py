@@ -20,18 +20,28 @@ PUBLIC_NAMES = ROOT / "tests" / "data" / "public_names.txt"
 #: The data's way, left to right; a room imports only rooms to its left.
 ROOMS = ["chunking", "indexing", "retrieval", "ranking", "answering", "evaluation"]
 #: What every room may import.
-SHARED = {"errors", "metadata", "text", "config", "observability", "scoring", "_optional"}
+SHARED = {
+    "errors",
+    "metadata",
+    "text",
+    "config",
+    "observability",
+    "scoring",
+    "_optional",
+    "_options",
+}
 #: These alone see everything.
 COMPOSERS = {"pack", "cli", "testing", "__init__"}
 #: What the shared modules themselves may import of the package.
 SHARED_MAY_IMPORT = {
     "errors": set(),
     "_optional": {"errors"},
+    "_options": {"errors"},
     "metadata": {"errors"},
     "text": {"errors", "_optional"},
     "scoring": {"errors", "metadata", "scoring"},
     "observability": {"errors", "metadata", "observability"},
-    "config": {"errors", "metadata", "text", "scoring"},
+    "config": {"errors", "metadata", "text", "scoring", "_options"},
 }
 HEAVY = [
     "torch",

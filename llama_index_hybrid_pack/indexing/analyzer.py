@@ -7,10 +7,11 @@ import json
 import unicodedata
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
+from llama_index_hybrid_pack._options import StrictOptions
 from llama_index_hybrid_pack.errors import ConfigError
 from llama_index_hybrid_pack.indexing.analysis.characters import fold, lower
 from llama_index_hybrid_pack.indexing.analysis.languages import (
@@ -26,7 +27,7 @@ from llama_index_hybrid_pack.indexing.analysis.pipeline import Pipeline, Rules
 ANALYZER_VERSION = 1
 
 
-class Analyzer(BaseModel):
+class Analyzer(StrictOptions, BaseModel):
     """Turns text into search terms; identifiers stay whole and also count as parts.
 
     Use the same analyzer for documents and for queries; every lexical engine of this package
@@ -116,19 +117,9 @@ class Analyzer(BaseModel):
         ),
     )
 
-    if not TYPE_CHECKING:  # type checkers keep the signature that pydantic derives
-
-        def __init__(self, **data: Any) -> None:
-            try:
-                super().__init__(**data)
-            except ValidationError as error:
-                problems = "; ".join(
-                    f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']}"
-                    for item in error.errors()
-                )
-                msg = f"These options make no Analyzer: {problems}."
-                raise ConfigError(msg) from error
-            _ = self._pipeline  # an unknown language is an error now, not at the first text
+    def model_post_init(self, _context: Any) -> None:
+        """Refuse an unknown language now, not at the first text."""
+        _ = self._pipeline
 
     @classmethod
     def class_name(cls) -> str:

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 import numpy as np
 from llama_index.core.embeddings import BaseEmbedding
 from numpy.typing import NDArray
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field
 
 from llama_index_hybrid_pack._optional import require
-from llama_index_hybrid_pack.errors import ConfigError, MissingExtraError, bad_options
+from llama_index_hybrid_pack._options import StrictOptions
+from llama_index_hybrid_pack.errors import ConfigError, MissingExtraError
 from llama_index_hybrid_pack.indexing.models import (
     LoadedModel,
     check_device,
@@ -49,7 +50,7 @@ class TokenEmbedder(Protocol):
         """
 
 
-class SentenceTransformerEmbedding(BaseEmbedding):
+class SentenceTransformerEmbedding(StrictOptions, BaseEmbedding):
     """Embeds text with a sentence-transformers model on this machine.
 
     Use it where LlamaIndex takes an embedding model. It needs the extra ``models``. The model is
@@ -108,14 +109,6 @@ class SentenceTransformerEmbedding(BaseEmbedding):
             "a GPU likes 64 and more."
         ),
     )
-
-    if not TYPE_CHECKING:  # type checkers keep the signature that pydantic derives
-
-        def __init__(self, **data: Any) -> None:
-            try:
-                super().__init__(**data)
-            except ValidationError as error:
-                raise bad_options(type(self).__name__, error) from error
 
     @classmethod
     def class_name(cls) -> str:

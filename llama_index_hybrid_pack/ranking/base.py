@@ -6,7 +6,7 @@ import copy
 import logging
 from abc import ABC
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import cast
 
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import (
@@ -16,14 +16,14 @@ from llama_index.core.schema import (
     NodeWithScore,
     QueryBundle,
 )
-from pydantic import ConfigDict, ValidationError
+from pydantic import ConfigDict
 
+from llama_index_hybrid_pack._options import StrictOptions
 from llama_index_hybrid_pack.errors import (
     ConfigError,
     MissingExtraError,
     ModelNotFoundError,
     RerankError,
-    bad_options,
 )
 from llama_index_hybrid_pack.metadata import (
     STAGES_KEY,
@@ -40,20 +40,12 @@ logger = logging.getLogger(__name__)
 SETUP_ERRORS = (ConfigError, MissingExtraError, ModelNotFoundError)
 
 
-class HybridPostprocessor(BaseNodePostprocessor, ABC):
+class HybridPostprocessor(StrictOptions, BaseNodePostprocessor, ABC):
     """Base of the postprocessors: unknown options are refused, inputs are never changed."""
 
     model_config = ConfigDict(
         arbitrary_types_allowed=True, extra="forbid", validate_assignment=True
     )
-
-    if not TYPE_CHECKING:  # type checkers keep the signature that pydantic derives
-
-        def __init__(self, **data: Any) -> None:
-            try:
-                super().__init__(**data)
-            except ValidationError as error:
-                raise bad_options(type(self).__name__, error) from error
 
 
 def fresh(hits: Sequence[NodeWithScore]) -> list[NodeWithScore]:
