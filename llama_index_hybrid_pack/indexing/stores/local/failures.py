@@ -67,7 +67,7 @@ def _from_sqlite(path: Path, error: sqlite3.Error, *, writing: bool) -> StoreErr
     text = str(error)
     if "full" in text:
         return StoreWriteError(f"No space left for the store at {str(path)!r} ({text}). {_FULL}")
-    if "readonly" in text or (writing and "unable to open" in text):
+    if "readonly" in text or "unable to open" in text:
         return StoreWriteError(
             f"The store at {str(path)!r} cannot be written ({text}). {_READ_ONLY}"
         )

@@ -157,13 +157,17 @@ class LexicalIndex:
         if snapshot.count:
             logger.info("Lexical index at %s: building from the table.", self.folder)
         epoch = uuid.uuid4().hex
-        postings = Postings(self.folder / epoch, create=True)
-        with postings.session() as session:
-            for document in self._documents(snapshot, 0):
-                session.add(document)
-            session.commit()
-        number = snapshot.generation.number
-        self._write(_State(epoch, snapshot.generation, snapshot.generation, number))
+        try:
+            postings = Postings(self.folder / epoch, create=True)
+            with postings.session() as session:
+                for document in self._documents(snapshot, 0):
+                    session.add(document)
+                session.commit()
+            number = snapshot.generation.number
+            self._write(_State(epoch, snapshot.generation, snapshot.generation, number))
+        except BaseException:
+            shutil.rmtree(self.folder / epoch, ignore_errors=True)
+            raise
         self._open = (epoch, postings)
         self._damaged = self.suspected = False
         self._sweep(epoch)
