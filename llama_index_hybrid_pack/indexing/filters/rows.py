@@ -33,7 +33,6 @@ def select_rows(
     filters: MetadataFilters | None,
     *,
     schema: Mapping[str, FieldType | str] | None = None,
-    all_rows: NDArray[np.int64] | None = None,
 ) -> NDArray[np.int64]:
     """Return the rows whose metadata passes a filter.
 
@@ -42,8 +41,6 @@ def select_rows(
             a transaction around the call if other statements must see the same state.
         filters: Any filter, nested or not; ``None`` selects every row.
         schema: Declared field types: the same as when the facets were written.
-        all_rows: Every row of the table, where the caller knows them; saves reading them for
-            negative conditions.
 
     Returns:
         Rows, shape ``(n,)``, rising, without repeats.
@@ -62,49 +59,39 @@ def select_rows(
         [2, 3]
     """
     checked = validate_filters(filters, schema=schema)
-    evaluation = _Evaluation(connection, check_schema(schema), all_rows)
-    if checked is None:
-        return evaluation.all_rows()
-    return evaluation.rows(evaluation.mask(checked))
+    evaluation = _Evaluation(connection, check_schema(schema))
+    mask = evaluation.everything() if checked is None else evaluation.mask(checked)
+    return np.flatnonzero(mask) + evaluation.first_row
 
 
 class _Evaluation:
     """One evaluation; row sets are bitmaps from the oldest row's number to the newest's."""
 
-    def __init__(
-        self,
-        connection: sqlite3.Connection,
-        schema: Mapping[str, FieldType],
-        all_rows: NDArray[np.int64] | None,
-    ) -> None:
+    def __init__(self, connection: sqlite3.Connection, schema: Mapping[str, FieldType]) -> None:
         self._connection = connection
         self._schema = schema
-        self._all_rows = all_rows
-        self._all_mask: NDArray[np.bool_] | None = None
+        self._everything: NDArray[np.bool_] | None = None
         first, last = connection.execute(
             "SELECT (SELECT min(row) FROM facets), (SELECT max(row) FROM facets)"
         ).fetchone()
-        self._first = 0 if first is None else int(first)
-        self._size = 0 if last is None else int(last) - self._first + 1
+        self.first_row = 0 if first is None else int(first)
+        self._size = 0 if last is None else int(last) - self.first_row + 1
 
-    def all_rows(self) -> NDArray[np.int64]:
-        if self._all_rows is None:
-            self._all_rows = self.rows(self._bitmap(self._read(sql.ALL_ROWS)))
-        return self._all_rows
-
-    def rows(self, mask: NDArray[np.bool_]) -> NDArray[np.int64]:
-        found: NDArray[np.int64] = np.flatnonzero(mask) + self._first
-        return found
+    def everything(self) -> NDArray[np.bool_]:
+        """Return every row."""
+        if self._everything is None:
+            self._everything = self._bitmap(sql.ALL_ROWS)
+        return self._everything
 
     def mask(self, item: _Item) -> NDArray[np.bool_]:
         """Return the rows that pass."""
         found, opposite = self._signed(item)
-        return self._everything() & ~found if opposite else found
+        return self.everything() & ~found if opposite else found
 
     def _signed(self, item: _Item) -> tuple[NDArray[np.bool_], bool]:
         """Return the rows that pass, or those that do not and ``True``."""
         if isinstance(item, MetadataFilter):
-            listed = self._bitmap(self._read(sql.list_rows(item, self._schema)))
+            listed = self._bitmap(sql.list_rows(item, self._schema))
             return listed, sql.is_complement(item)
         if item.condition is FilterCondition.AND:
             return self._intersection(_flat(item)), False
@@ -120,7 +107,7 @@ class _Evaluation:
             checked, members = _split([member for member in members if member is not driver])
             checks = [sql.check_row(member, self._schema) for member in checked]
             listed = sql.list_rows(driver, self._schema)
-            found = self._bitmap(self._read(sql.narrow(listed, checks)))
+            found = self._bitmap(sql.narrow(listed, checks))
         # Conditions that say what is in come first: then the list of all rows is not needed.
         for member in sorted(members, key=_is_opposite):
             if found is None:
@@ -130,7 +117,7 @@ class _Evaluation:
             else:
                 mask, opposite = self._signed(member)
                 found = found & ~mask if opposite else found & mask
-        return self._everything() if found is None else found
+        return self.everything() if found is None else found
 
     def _selective(self, members: Sequence[_Item]) -> MetadataFilter | None:
         """Return the condition that fewest rows pass, if those are few."""
@@ -146,25 +133,16 @@ class _Evaluation:
                     best, fewest = member, count
         return best
 
-    def _everything(self) -> NDArray[np.bool_]:
-        if self._all_mask is None:
-            self._all_mask = self._bitmap(self.all_rows())
-        return self._all_mask
-
-    def _bitmap(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-        mask = np.zeros(self._size, dtype=np.bool_)
-        mask[rows - self._first] = True
-        return mask
-
-    def _read(self, statement: sql.Sql) -> NDArray[np.int64]:
+    def _bitmap(self, statement: sql.Sql) -> NDArray[np.bool_]:
         # One text of all numbers reaches numpy four times faster than one tuple per row.
         (text,) = self._connection.execute(
             f"SELECT group_concat(row) FROM ({statement.text})",  # noqa: S608 - own pieces
             statement.params,
         ).fetchone()
-        if text is None:
-            return np.empty(0, dtype=np.int64)
-        return np.fromstring(text, dtype=np.int64, sep=",")
+        mask = np.zeros(self._size, dtype=np.bool_)
+        if text is not None:
+            mask[np.fromstring(text, dtype=np.int64, sep=",") - self.first_row] = True
+        return mask
 
 
 def _flat(group: MetadataFilters) -> list[_Item]:

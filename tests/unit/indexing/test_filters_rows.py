@@ -173,14 +173,6 @@ def test_high_row_numbers_cost_no_memory(connection: sqlite3.Connection) -> None
     assert select_rows(connection, where("n", 1, "!=")).tolist() == [first, first + 2]
 
 
-def test_rows_that_the_caller_knows_are_not_read_again(connection: sqlite3.Connection) -> None:
-    write_facets(connection, [(row, {"a": row}) for row in range(1, 6)])
-    known = np.array([1, 2, 3], dtype=np.int64)
-    found = select_rows(connection, where("a", 2, "!="), all_rows=known)
-    assert found.tolist() == [1, 3]
-    assert known.tolist() == [1, 2, 3]
-
-
 @pytest.mark.parametrize("few", [0, 3, 20_000])
 def test_both_ways_to_evaluate_an_and_agree(
     connection: sqlite3.Connection, few: int, monkeypatch: pytest.MonkeyPatch
