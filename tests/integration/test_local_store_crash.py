@@ -247,9 +247,7 @@ def test_a_file_size_limit_changes_nothing(tmp_path: Path) -> None:
         with pytest.raises(StoreWriteError):
             store.add(nodes_of(many))
         assert_holds(store, OLD)
-        resource.setrlimit(
-            resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
-        )
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
         write(store)
         assert_holds(store, NEW)
         store.close()
@@ -366,14 +364,15 @@ def test_a_reader_sees_whole_writes_of_another_process_at_its_next_query(tmp_pat
             least = done.value
             found = store.search(
                 SearchRequest(
-                    query_str="text", query_embedding=embed("text"), lexical_top_k=99, dense_top_k=99
+                    query_str="text",
+                    query_embedding=embed("text"),
+                    lexical_top_k=99,
+                    dense_top_k=99,
                 )
             )
             assert sorted(found.legs[BM25].ids) == sorted(version(0))
             assert sorted(found.legs[DENSE].ids) == sorted(version(0))
-            (newest,) = {
-                node.text.split()[0] for node in store.get_nodes()
-            }
+            (newest,) = {node.text.split()[0] for node in store.get_nodes()}
             assert int(newest.removeprefix("version")) >= least
             looks += 1
         assert ended_by(pid) == 0

@@ -140,9 +140,7 @@ class History(RuleBasedStateMachine):
                 assert mine[DENSE] == theirs[DENSE]
                 if scores:
                     assert mine[BM25].ids == theirs[BM25].ids
-                    np.testing.assert_allclose(
-                        mine[BM25].scores, theirs[BM25].scores, rtol=1e-6
-                    )
+                    np.testing.assert_allclose(mine[BM25].scores, theirs[BM25].scores, rtol=1e-6)
             if scores and self.model:
                 assert answers(self.store, 2) == answers(fresh, 2)
 

@@ -176,7 +176,9 @@ def test_the_first_write_may_fail_too(path: Path, monkeypatch: pytest.MonkeyPatc
         assert_holds(store, OLD)
 
 
-@pytest.mark.parametrize(("owner", "name"), [(lexical.LexicalIndex, "rebuild"), (vectors, "write_state")])
+@pytest.mark.parametrize(
+    ("owner", "name"), [(lexical.LexicalIndex, "rebuild"), (vectors, "write_state")]
+)
 def test_optimize_that_fails_loses_nothing(
     path: Path, monkeypatch: pytest.MonkeyPatch, owner: object, name: str
 ) -> None:

@@ -102,7 +102,8 @@ class DenseIndex:
             if codes.span.holds(added.extent.low, added.extent.high):
                 return _filled(snapshot, mapped, codes, added)
         added = _Added(snapshot, mapped, 0, dimension)
-        flat = QuantizedVectors.flat(Range.around(added.extent.low, added.extent.high))
+        extent = added.extent
+        flat = QuantizedVectors.flat(Range.around(extent.low, extent.high, extent.count))
         return _filled(snapshot, mapped, flat, added)
 
 
@@ -122,6 +123,7 @@ class _Added:
         if mapped is not None and in_file > last:
             np.copyto(self.extent.low, mapped.extent.low)
             np.copyto(self.extent.high, mapped.extent.high)
+            self.extent.count = len(mapped.rows)
         for _, vectors in table_blocks(snapshot, self._table_after, dimension):
             self.extent.include(vectors)
 

@@ -100,7 +100,7 @@ class InvertedFile:
             return
         faiss: Any = importlib.import_module("faiss")
         logger.info("Training inverted lists for %d vectors at %s.", count, self._folder)
-        span = Range.around(mapped.extent.low, mapped.extent.high)
+        span = Range.around(mapped.extent.low, mapped.extent.high, count)
         index = _trained(mapped, span)
         for _, vectors in mapped.blocks(0):
             index.add(np.ascontiguousarray(vectors))

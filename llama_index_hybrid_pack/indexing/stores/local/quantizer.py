@@ -15,6 +15,7 @@ from llama_index_hybrid_pack.indexing.stores.local.gate import Gate
 
 #: Share of the seen range that is added on both sides, so that later vectors rarely fall outside.
 _MARGIN = 0.25
+_FEW = 1000
 
 
 @contextmanager
@@ -45,17 +46,31 @@ class Range:
         self.high = high
 
     @classmethod
-    def around(cls, low: NDArray[np.float32], high: NDArray[np.float32]) -> Range:
+    def around(cls, low: NDArray[np.float32], high: NDArray[np.float32], count: int) -> Range:
         """Return a range with room for vectors that come later.
 
-        A component of a random unit vector spreads by 1/sqrt(d): four times that is the least.
+        Args:
+            low: Smallest value per dimension so far.
+            high: Largest value per dimension so far.
+            count: Number of vectors so far. Few say little about those to come: a component of a
+                random unit vector spreads by 1/sqrt(d), and four times that is spanned at least.
         """
-        room = _MARGIN * (high - low)
-        least = min(1.0, 4.0 / np.sqrt(len(low)))
+        room = _MARGIN * (high - low) + 1e-6
+        if count < _FEW:
+            least = min(1.0, 4.0 / np.sqrt(len(low)))
+            low, high = np.minimum(low, -least), np.maximum(high, least)
         return cls(
-            np.maximum(np.minimum(low - room, -least), -1.0).astype(np.float32),
-            np.minimum(np.maximum(high + room, least), 1.0).astype(np.float32),
+            np.maximum(low - room, -1.0).astype(np.float32),
+            np.minimum(high + room, 1.0).astype(np.float32),
         )
+
+    def error(self, query: NDArray[np.float32]) -> float:
+        """Return a bound on the error of an approximate score that is hardly ever exceeded.
+
+        A component errs by half a step at most, evenly spread; six standard deviations of the sum.
+        """
+        steps = (self.high - self.low).astype(np.float64) / 255.0
+        return 6.0 * float(np.sqrt(np.square(query * steps).sum() / 12.0))
 
     def teach(self, quantizer: Any) -> None:
         """Set the range in one of FAISS's scalar quantisers."""

@@ -106,7 +106,8 @@ def read_vectors(nodes: Sequence[BaseNode], dimension: int | None) -> NDArray[np
         first = nodes[0].embedding
         dimension = 0 if first is None else len(first)
     try:
-        vectors = np.array([node.embedding for node in nodes], dtype=np.float32)
+        with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite
+            vectors = np.array([node.embedding for node in nodes], dtype=np.float32)
     except (TypeError, ValueError):
         vectors = np.zeros((0, 0), dtype=np.float32)
     if dimension and vectors.shape == (len(nodes), dimension) and np.isfinite(vectors).all():
@@ -135,7 +136,7 @@ def _bad_vectors(nodes: Sequence[BaseNode], dimension: int) -> EmbeddingError:
             missing.append(node.node_id)
         elif len(node.embedding) != dimension:
             lengths[node.node_id] = len(node.embedding)
-        elif not np.isfinite(np.asarray(node.embedding, dtype=np.float32)).all():
+        elif not _fits_float32(node.embedding):
             not_finite.append(node.node_id)
     problems = []
     if missing:
@@ -150,6 +151,11 @@ def _bad_vectors(nodes: Sequence[BaseNode], dimension: int) -> EmbeddingError:
         "finite vector of the store's dimension. For another embedding model make a new store and "
         "ingest the documents again."
     )
+
+
+def _fits_float32(embedding: Sequence[float]) -> bool:
+    with np.errstate(over="ignore"):
+        return bool(np.isfinite(np.asarray(embedding, dtype=np.float32)).all())
 
 
 def listed(ids: Sequence[str]) -> str:

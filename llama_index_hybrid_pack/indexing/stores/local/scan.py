@@ -1,9 +1,9 @@
 """Dense search at one generation: 8-bit candidates, judged again with the float32 vectors.
 
 Exactness: a row that the scan did not return has an approximate score no higher than the last one
-returned. While the k-th exact score does not clear that bound by more than the largest error seen
-between approximate and exact scores, the scan is repeated with four times as many candidates. So
-clusters of near-equal vectors, and ties at the k-th place, cost time and not recall.
+returned. While the k-th exact score does not clear that bound by more than the error that the
+codes can have, the scan is repeated with four times as many candidates. So clusters of near-equal
+vectors, and ties at the k-th place, cost time and not recall.
 """
 
 from __future__ import annotations
@@ -121,7 +121,8 @@ class DenseView:
         every: bool,
     ) -> tuple[Rows, Scores]:
         size = len(self.rows)
-        wanted = k + max(50, k // 2)
+        wanted = k + max(100, k)
+        error = self.codes.span.error(query) + _ROUNDING
         while True:
             # What was added after this view was taken is in the codes too, and is dropped here.
             later = self.codes.size - size if bits is None else 0
@@ -129,32 +130,23 @@ class DenseView:
             positions, rough = self.codes.search(query, asked, bits, every=every)
             worst = float(rough[-1]) if len(rough) else 0.0
             mine = positions < size
-            rows, rough = self.rows[positions[mine]], rough[mine]
+            rows = self.rows[positions[mine]]
             exact = self._exact(snapshot, rows, query)
             if every:
                 exhausted = len(positions) < asked or asked >= self.codes.size
-                if exhausted or self._settled(exact, rough, k, worst):
+                if exhausted or (len(exact) > k and _kth(exact, k) > worst + error):
                     return _best(rows, exact, k)
                 wanted *= 4
             elif len(rows) >= k:
                 return _best(rows, exact, k)
             every = True
 
-    @staticmethod
-    def _settled(exact: Scores, rough: Scores, k: int, worst: float) -> bool:
-        if len(exact) <= k:
-            return False
-        error = float(np.abs(exact - rough).max())
-        kth = float(np.partition(exact, len(exact) - k)[len(exact) - k])
-        return kth > worst + error + _ROUNDING
-
     def _gather(
         self, snapshot: Snapshot, query: NDArray[np.float32], k: int, rows: Rows
     ) -> tuple[Rows, Scores]:
         if len(rows) > 4 * k + 100:
             rough = self._matrix(snapshot, rows) @ query
-            kth = np.partition(rough, len(rough) - k)[len(rough) - k]
-            rows = rows[rough >= kth - 10 * _ROUNDING]
+            rows = rows[rough >= _kth(rough, k) - 10 * _ROUNDING]
         return _best(rows, self._exact(snapshot, rows, query), k)
 
     def _exact(self, snapshot: Snapshot, rows: Rows, query: NDArray[np.float32]) -> Scores:
@@ -176,11 +168,15 @@ class DenseView:
         return matrix
 
 
+def _kth(scores: Scores, k: int) -> float:
+    """Return the k-th largest of more than k scores."""
+    return float(np.partition(scores, len(scores) - k)[len(scores) - k])
+
+
 def _best(rows: Rows, scores: Scores, k: int) -> tuple[Rows, Scores]:
     """Return the best k, and everything that ties with the k-th."""
     if len(rows) > k:
-        kth = np.partition(scores, len(scores) - k)[len(scores) - k]
-        keep = scores >= kth
+        keep = scores >= _kth(scores, k)
         rows, scores = rows[keep], scores[keep]
     order = np.argsort(-scores, kind="stable")
     return rows[order], scores[order]

@@ -140,7 +140,8 @@ def checked_query(embedding: Sequence[float] | NDArray[np.float32]) -> NDArray[n
         EmbeddingError: If it is not one finite vector.
     """
     try:
-        query = np.asarray(embedding, dtype=np.float32)
+        with np.errstate(over="ignore"):
+            query = np.asarray(embedding, dtype=np.float32)
     except (TypeError, ValueError) as error:
         msg = f"The query embedding is not a list of numbers: {error}."
         raise EmbeddingError(msg) from error

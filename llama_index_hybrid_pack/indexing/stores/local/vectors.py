@@ -34,16 +34,18 @@ class DamagedFileError(Exception):
 
 
 class Extent:
-    """Smallest and largest value per dimension of all vectors seen; starts at 0."""
+    """Smallest and largest value per dimension of all vectors seen, and their number."""
 
     def __init__(self, dimension: int) -> None:
-        self.low = np.zeros(dimension, dtype=np.float32)
-        self.high = np.zeros(dimension, dtype=np.float32)
+        self.low = np.full(dimension, np.inf, dtype=np.float32)
+        self.high = np.full(dimension, -np.inf, dtype=np.float32)
+        self.count = 0
 
     def include(self, vectors: NDArray[np.float32]) -> None:
         """Widen by vectors, shape ``(n, dimension)``."""
         np.minimum(self.low, vectors.min(axis=0), out=self.low)
         np.maximum(self.high, vectors.max(axis=0), out=self.high)
+        self.count += len(vectors)
 
 
 class MappedVectors:
@@ -66,7 +68,9 @@ class MappedVectors:
             else np.zeros(shape, dtype=np.float32)
         )
         self.extent = Extent(dimension)
-        self.extent.low[:], self.extent.high[:] = state["low"], state["high"]
+        if count:
+            self.extent.low[:], self.extent.high[:] = state["low"], state["high"]
+            self.extent.count = count
 
     def blocks(self, after_row: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
         """Yield the blocks that reach beyond ``after_row``, each checked.
@@ -163,8 +167,8 @@ class VectorFile:
                 "count": len(all_rows),
                 "rows_checksum": zlib.crc32(all_rows.tobytes()),
                 "checksums": checksums,
-                "low": extent.low.tolist(),
-                "high": extent.high.tolist(),
+                "low": extent.low.tolist() if extent.count else [],
+                "high": extent.high.tolist() if extent.count else [],
             },
         )
         self.damaged = False
