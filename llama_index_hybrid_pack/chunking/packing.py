@@ -277,11 +277,17 @@ class _Packer:
         Returns:
             ``False`` when the draft goes on because its text went back and only headings stay.
         """
-        while self._is_over(draft, limits):
-            if draft.header:
-                draft.header = None
+        while (excess := self._excess(draft, limits)) > 0:
+            if draft.header and len(draft.pieces) == 1:
+                draft.header = None  # the row itself comes first
                 continue
-            queue.appendleft(draft.pieces.pop())
+            piece = draft.pieces.pop()
+            queue.appendleft(piece)
+            excess -= piece.tokens or 1
+            while excess > 0 and len(draft.pieces) > 1 and not draft.pieces[-2].is_bare:
+                piece = draft.pieces.pop()
+                queue.appendleft(piece)
+                excess -= piece.tokens or 1
             if draft.pieces and not draft.is_bare:
                 continue
             if self._cut(queue, limits):
@@ -292,15 +298,16 @@ class _Packer:
             return True
         return True
 
-    def _is_over(self, draft: _Draft, limits: Limits) -> bool:
+    def _excess(self, draft: _Draft, limits: Limits) -> int:
+        """Return the tokens over the budget; 0 or less when the draft is surely inside it."""
         body = self._bare_limit if draft.is_bare else limits.body
         slack = len(draft.pieces) + (draft.header is not None)
         if draft.tokens + slack <= body and all(p.grain < Grain.RUN for p in draft.pieces):
-            return False  # between words, joining costs a token at most
+            return 0  # between words, joining costs a token at most
         draft.tokens = self._recount(draft)
         if draft.header:
             draft.tokens += limits.header_overhead
-        return draft.tokens > body
+        return draft.tokens - body
 
     def _recount(self, draft: _Draft) -> int:
         if not draft.pieces:

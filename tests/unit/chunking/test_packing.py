@@ -257,6 +257,19 @@ def test_the_budget_holds_where_joined_pieces_cost_more_than_their_sum(per_gap: 
     assert not any(part.startswith("#") and "\n" not in part for part in found)
 
 
+def test_rows_go_before_their_header_does() -> None:
+    rows = "".join(f"| r{n} | x |\n" for n in range(60))
+    text = f"| h | v |\n|---|---|\n{rows}"
+    tokenizer = Counting(per_gap=1)
+    sections = split_sections(parse_markdown(text).blocks)
+    found = list(pack(sections, Measure(text, tokenizer), lambda _: Limits(50)))
+    assert len(found) > 3
+    assert all(chunk.table_header == "| h | v |\n|---|---|" for chunk in found[1:])
+    for chunk in found:
+        shown = f"{chunk.table_header or ''}\n{text[chunk.start : chunk.end]}"
+        assert tokenizer.count(shown) <= 50
+
+
 def test_characters_over_the_budget_do_not_stop_it() -> None:
     text = "# Héading\n\nabc e\u0301 👨‍👩‍👧\n\n- x\n"
     found = pack_with(Counting(per_word=100), text, 24)
