@@ -185,13 +185,18 @@ def test_kill_at_a_random_moment(tmp_path: Path, seed: int) -> None:
         assert_holds(store, {**state(done), "after": "the crash"})
 
 
+def mounted(command: list[str]) -> None:
+    """Mount, or skip the test where that is not allowed."""
+    if shutil.which("mount") is None or subprocess.run(command, check=False).returncode:
+        pytest.skip("needs the right to mount a file system")
+
+
 @contextmanager
 def small_disk(folder: Path, size: str) -> Iterator[Path]:
     """A file system of a given size."""
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
-    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True).returncode:
-        pytest.skip("needs the right to mount a file system")
+    mounted(mount)
     try:
         yield folder
     finally:
@@ -205,7 +210,7 @@ def test_a_full_disk_changes_nothing_and_a_retry_completes(tmp_path: Path) -> No
         store = LocalHybridStore(path)
         store.add(nodes_of(OLD))
         state = dict(OLD)
-        failures = 0
+        messages: list[str] = []
         filler = disk / "filler"
         for number in range(0, 90, 2):
             filler.unlink(missing_ok=True)
@@ -216,12 +221,12 @@ def test_a_full_disk_changes_nothing_and_a_retry_completes(tmp_path: Path) -> No
             try:
                 store.add(nodes_of(more))
             except StoreWriteError as error:
-                failures += 1
-                assert "nothing was changed" in str(error) or "before anything" in str(error)
+                messages.append(str(error))
             else:
                 state.update(more)
             assert_holds(store, state)
-        assert failures > 5
+        assert len(messages) > 5
+        assert all("nothing was changed" in text or "before anything" in text for text in messages)
         assert len(state) > len(OLD) + 5
         filler.unlink()
         assert shutil.disk_usage(disk).free > 2_000_000  # failed writes leave nothing behind
@@ -262,8 +267,7 @@ def test_a_file_size_limit_changes_nothing(tmp_path: Path) -> None:
 def mounted_read_only(folder: Path) -> Iterator[Path]:
     bind = ["mount", "--bind", str(folder), str(folder)]
     again = ["mount", "-o", "remount,bind,ro", str(folder)]
-    if shutil.which("mount") is None or subprocess.run(bind, capture_output=True).returncode:
-        pytest.skip("needs the right to mount a file system")
+    mounted(bind)
     try:
         subprocess.run(again, check=True, capture_output=True)
         yield folder
@@ -284,13 +288,8 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path, indexes: str) -> None:
             assert_holds(store, OLD)
             with pytest.raises(StoreWriteError, match="read_only=True"):
                 write(store)
-        try:
-            store = LocalHybridStore(path)
-        except StoreError as error:
-            assert "read_only=True" in str(error)
-        else:
-            with store, pytest.raises(StoreWriteError, match="cannot be written"):
-                write(store)
+        with pytest.raises(StoreError, match="read_only=True"):
+            LocalHybridStore(path)
     with LocalHybridStore(path) as store:
         write(store)
         assert_holds(store, NEW)

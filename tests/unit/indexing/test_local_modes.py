@@ -85,14 +85,11 @@ def _pairs(result: object) -> tuple[list[str], list[float]]:
 
 
 def test_hybrid_sees_deeper_than_it_returns(store: LocalHybridStore) -> None:
-    """With one hit per leg fusion would never see that c is good on both."""
-    assert ask(store, alpha=0.5, similarity_top_k=1).ids == ["a"] or True
-    shallow = store.model_copy(update={"hybrid_depth": 1})
-    assert shallow.query(
-        VectorStoreQuery(
-            query_embedding=vector(1.0), query_str="wanted", similarity_top_k=1, mode=Mode.HYBRID
-        )
-    ).ids == ["a"]
+    """c is second on words and third by vector: with one hit per leg fusion would not see it."""
+    wish = {"query_embedding": vector(0.0, 0.3, 1.0), "similarity_top_k": 1, "alpha": 0.6}
+    assert ask(store, **wish).ids == ["d"]
+    with LocalHybridStore.open(store.path, hybrid_depth=1) as shallow:
+        assert ask(shallow, **wish).ids == ["b"]
 
 
 def test_sparse_and_hybrid_top_k(store: LocalHybridStore) -> None:
