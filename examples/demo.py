@@ -33,8 +33,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="hybrid-pack-demo-") as folder:
         console.rule("1. Ingest")
         pack = HybridPack.open_or_create(folder)
-        console.print(pack.ingest(found.documents, show_progress=True))
-        console.print(pack.ingest(found.documents), style="dim")
+        console.print(str(pack.ingest(found.documents, show_progress=True)))
+        console.print(f"Again: {pack.ingest(found.documents)}", style="dim")
 
         console.rule("2. Ask")
         for question in QUESTIONS:
@@ -45,7 +45,9 @@ def main() -> None:
                 console.print(f"     {text[:200]}{'…' if len(text) > 200 else ''}", markup=False)
 
         console.rule("3. Look inside: where did each passage come from?")
-        console.print(str(pack.explain(QUESTIONS[0])), markup=False, highlight=False)
+        console.print(
+            str(pack.explain(QUESTIONS[0])), markup=False, highlight=False, soft_wrap=True
+        )
 
         console.rule("4. Measure: 60 questions with known answers")
         evaluator = RetrievalEvaluator(

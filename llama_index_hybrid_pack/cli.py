@@ -310,7 +310,9 @@ def evaluate(
         Path, typer.Argument(help="JSONL file with questions and what answers them.")
     ],
     store: Store = DEFAULT_STORE,
-    k: Annotated[list[int] | None, typer.Option(min=1, help="Cut-offs; repeat.")] = None,
+    k: Annotated[
+        list[int] | None, typer.Option("--k", "-k", min=1, help="Cut-offs; repeat.")
+    ] = None,
     embed_model: EmbedModel = None,
     as_json: AsJson = False,
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 from collections.abc import Sequence
 from time import perf_counter
@@ -15,6 +14,7 @@ from llama_index.core.vector_stores.types import MetadataFilters
 from llama_index_instrumentation import get_dispatcher
 
 from llama_index_hybrid_pack.observability.trace import RetrievalTrace
+from llama_index_hybrid_pack.retrieval.foreign import aretrieve
 from llama_index_hybrid_pack.retrieval.fusion import HybridFusionRetriever
 from llama_index_hybrid_pack.retrieval.scope import with_filters
 from llama_index_hybrid_pack.retrieval.store import check_top_k
@@ -98,7 +98,7 @@ class RankingRetriever(BaseRetriever):
         if isinstance(self.retriever, HybridFusionRetriever):
             candidates, trace = await self.retriever.aretrieve_with_trace(bundle)
         else:
-            candidates = await self._acandidates(bundle)
+            candidates = await aretrieve(self.retriever, bundle)
             trace = RetrievalTrace.from_hits(bundle.query_str, candidates)
         hits = await self._arank(candidates, bundle)
         return hits, trace.followed_by(hits, latency_ms=(perf_counter() - start) * 1000.0)
@@ -108,13 +108,7 @@ class RankingRetriever(BaseRetriever):
 
     @dispatcher.span
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return await self._arank(await self._acandidates(query_bundle), query_bundle)
-
-    async def _acandidates(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        if type(self.retriever)._aretrieve is BaseRetriever._aretrieve:
-            # LlamaIndex's default runs the sync search inside the event loop.
-            return await asyncio.to_thread(self.retriever.retrieve, query_bundle)
-        return await self.retriever.aretrieve(query_bundle)
+        return await self._arank(await aretrieve(self.retriever, query_bundle), query_bundle)
 
     def _rank(self, hits: list[NodeWithScore], query_bundle: QueryBundle) -> list[NodeWithScore]:
         for postprocessor in self.postprocessors:

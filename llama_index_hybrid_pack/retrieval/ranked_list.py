@@ -48,7 +48,7 @@ class FusionSettings:
     """How ranked lists become one."""
 
     mode: FusionMode = "weighted"
-    normalization: Normalization = "min_max"
+    normalization: Normalization = "z_score"
     rrf_k: float = RRF_K
 
     @property

@@ -102,6 +102,20 @@ def test_options_can_be_printed_edited_and_used(folder: Path, tmp_path: Path) ->
     assert HybridPack.open(store, embed_model=HashEmbedding()).options.ranking.top_n == 1
 
 
+@pytest.mark.slow
+def test_eval_measures_every_step_of_the_funnel(store: Path, tmp_path: Path) -> None:
+    golden = tmp_path / "golden.jsonl"
+    golden.write_text(
+        '{"id": "a", "question": "E-504", "relevant_documents": ["codes.md"]}\n'
+        '{"id": "b", "question": "refunds", "relevant_documents": ["refunds.md"]}\n'
+    )
+    table = run("eval", str(golden), "--store", str(store), "-k", "1")
+    for name in ("BM25", "dense", "hybrid", "recall@1", "n = 2"):
+        assert name in table
+    reports = json.loads(run("eval", str(golden), "--store", str(store), "--json"))
+    assert [report["name"] for report in reports] == ["BM25", "dense", "hybrid"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -86,7 +86,9 @@ async def test_a_retriever_of_weight_0_is_not_asked_at_all(mode, cases_dir) -> N
 def test_weighted_mode_normalises_each_list() -> None:
     bm25 = Static([hit("a", 12.0), hit("b", 3.0)])
     dense = Static([hit("b", 0.9), hit("c", 0.5), hit("a", 0.1)])
-    hits = fusion(bm25, dense, mode="weighted", weights=[1, 3]).retrieve("q")
+    hits = fusion(bm25, dense, mode="weighted", normalization="min_max", weights=[1, 3]).retrieve(
+        "q"
+    )
     assert scores(hits) == [("b", 0.75), ("c", 0.375), ("a", 0.25)]
 
 
@@ -102,13 +104,15 @@ def test_hits_without_a_score_are_kept(normalization, cases_dir) -> None:
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_a_score_that_is_no_number_counts_as_missing(value) -> None:
     leg = Static([hit("broken", value), hit("good", 0.9), hit("worst", 0.1)])
-    hits = fusion(leg, mode="weighted").retrieve("q")
+    hits = fusion(leg, mode="weighted", normalization="min_max").retrieve("q")
     assert scores(hits) == [("good", 1.0), ("broken", 0.0), ("worst", 0.0)]
     assert stage_scores(hits[1].node)["Static"]["score"] is None
 
 
 def test_negative_cosines_are_hits_like_any_other() -> None:
-    hits = fusion(Static([hit("a", -0.1), hit("b", -0.4)]), mode="weighted").retrieve("q")
+    hits = fusion(
+        Static([hit("a", -0.1), hit("b", -0.4)]), mode="weighted", normalization="min_max"
+    ).retrieve("q")
     assert scores(hits) == [("a", 1.0), ("b", 0.0)]
 
 
@@ -358,7 +362,9 @@ def test_copies_find_the_same(copied) -> None:
 
 
 def test_many_threads_may_share_it() -> None:
-    retriever = fusion(ranked("a", "b", "c"), ranked("c", "b"), mode="weighted")
+    retriever = fusion(
+        ranked("a", "b", "c"), ranked("c", "b"), mode="weighted", normalization="min_max"
+    )
     expected = scores(retriever.retrieve("q"))
     found: list[object] = []
 

@@ -345,7 +345,7 @@ async def test_a_trace_says_where_each_hit_came_from(store) -> None:
 def test_a_trace_prints_as_a_table_without_the_passages(store) -> None:
     text = str(hybrid(store, similarity_top_k=2).explain("apple"))
     assert "Query: apple" in text
-    assert "weighted, min_max" in text
+    assert "weighted, z_score" in text
     assert "f1.md" in text
     assert "crumble" not in text
     json.dumps(hybrid(store).explain("apple").to_dict())
