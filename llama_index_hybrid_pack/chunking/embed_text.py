@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from string import Formatter
 
+from llama_index_hybrid_pack.chunking.drafts import Limits
 from llama_index_hybrid_pack.chunking.measuring import Measure
-from llama_index_hybrid_pack.chunking.packing import Limits
 from llama_index_hybrid_pack.chunking.sections import Path
 from llama_index_hybrid_pack.metadata import BLOCK_KIND_KEY, HEADING_KEY, HEADING_SEPARATOR
 
@@ -138,7 +138,8 @@ class EmbedText:
         """Return what is shown under ``path`` and what is left for text."""
         found = self._sections.get(path)
         if found is None:
-            self.prepare([path])
+            if path not in self._heading_tokens:
+                self.prepare([path])
             found = self._sections[path] = self._share(path)
         return found
 

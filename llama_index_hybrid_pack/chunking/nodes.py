@@ -14,9 +14,9 @@ from llama_index.core.schema import (
     TextNode,
 )
 
+from llama_index_hybrid_pack.chunking.drafts import Chunk
 from llama_index_hybrid_pack.chunking.embed_text import EmbedText, Templates
 from llama_index_hybrid_pack.chunking.identity import NodeIds
-from llama_index_hybrid_pack.chunking.packing import Chunk
 from llama_index_hybrid_pack.chunking.sections import Path
 from llama_index_hybrid_pack.errors import DocumentError
 from llama_index_hybrid_pack.metadata import (

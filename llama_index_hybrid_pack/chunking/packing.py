@@ -9,52 +9,24 @@ the length of the text. Nothing here depends on a format or on LlamaIndex.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import reduce
+from collections.abc import Callable, Iterator, Sequence
 
-from llama_index_hybrid_pack.chunking.blocks import Block, BlockKind
+from llama_index_hybrid_pack.chunking.blocks import Block
+from llama_index_hybrid_pack.chunking.drafts import (
+    Chunk,
+    Draft,
+    Limits,
+    even_tail,
+    join_small,
+    whole_draft,
+)
 from llama_index_hybrid_pack.chunking.measuring import CHARACTERS_PER_TOKEN, Measure
 from llama_index_hybrid_pack.chunking.pieces import Grain, Piece, cut
-from llama_index_hybrid_pack.chunking.sections import Path, Section, common_path
+from llama_index_hybrid_pack.chunking.sections import Path, Section
 from llama_index_hybrid_pack.chunking.table_header import CELL_WIDTHS, TableHeader, shortened_header
 
-#: A section's last chunk below this share of the budget is evened out with the one before it.
-_SMALL_TAIL = 4
 #: Sections whose pieces are counted together.
 _BATCH = 256
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Tokens that a chunk under some heading may hold.
-
-    Args:
-        body: Tokens of the chunk's own text, a repeated table header included; at least 1.
-        header_overhead: Further tokens that a repeated table header costs.
-    """
-
-    body: int
-    header_overhead: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """One chunk of a document.
-
-    Args:
-        start: First character in the source text.
-        end: One past the last character.
-        path: Headings above the chunk, its own included.
-        kind: Kind of the blocks that fill most of it.
-        table_header: Header lines of the table whose later rows the chunk begins with.
-    """
-
-    start: int
-    end: int
-    path: Path
-    kind: BlockKind
-    table_header: str | None = None
 
 
 def pack(
@@ -79,14 +51,14 @@ def pack(
     """
     drafts = _drafts(sections, measure, limits)
     if min_chunk_size:
-        drafts = _join_small(drafts, sections, limits, min_chunk_size)
+        drafts = join_small(drafts, sections, limits, min_chunk_size)
     for draft in drafts:
         yield draft.chunk(sections)
 
 
 def _drafts(
     sections: Sequence[Section], measure: Measure, limits: Callable[[Path], Limits]
-) -> Iterator[_Draft]:
+) -> Iterator[Draft]:
     """Yield the drafts of one section after the other."""
     packer = _Packer(measure)
     waiting: list[Piece] = []
@@ -125,6 +97,7 @@ def _pieces(
                 shape=block.kind,
                 section=index,
                 block=block,
+                last=block.end,
             )
             for block in section.blocks
         ]
@@ -136,47 +109,6 @@ def _pieces(
     return pieces
 
 
-class _Draft:
-    """A chunk in the making."""
-
-    __slots__ = ("header", "joined", "pieces", "tokens", "whole_section")
-
-    def __init__(self) -> None:
-        self.pieces: list[Piece] = []
-        self.tokens = 0
-        self.header: TableHeader | None = None
-        self.whole_section = False
-        self.joined = False
-
-    @property
-    def is_bare(self) -> bool:
-        for piece in self.pieces:  # noqa: SIM110 - asked for every piece, and faster so
-            if not piece.is_bare:
-                return False
-        return True
-
-    def chunk(self, sections: Sequence[Section]) -> Chunk:
-        sizes: dict[BlockKind, int] = {}
-        for piece in self.pieces:
-            size = 0 if piece.is_bare else piece.last - piece.first
-            sizes[piece.kind] = sizes.get(piece.kind, 0) + size
-        return Chunk(
-            start=self.pieces[0].first,
-            end=self.pieces[-1].last,
-            path=self.path(sections),
-            kind=max(sizes, key=lambda kind: sizes[kind]),
-            table_header=self.header.text if self.header else None,
-        )
-
-    def path(self, sections: Sequence[Section]) -> Path:
-        """Return the headings that all text of the draft is under."""
-        if not self.joined:
-            return sections[self.pieces[-1].section].path
-        body = [piece for piece in self.pieces if not piece.is_bare] or self.pieces[-1:]
-        paths = [sections[index].path for index in dict.fromkeys(piece.section for piece in body)]
-        return reduce(common_path, paths)
-
-
 class _Packer:
     """Puts the pieces of one section after the other into drafts."""
 
@@ -185,7 +117,7 @@ class _Packer:
         self._text = measure.text
         self._bare_limit = 0
 
-    def pack(self, pieces: Sequence[Piece], limits: Limits, bare_limit: int) -> list[_Draft]:
+    def pack(self, pieces: Sequence[Piece], limits: Limits, bare_limit: int) -> list[Draft]:
         """Return the drafts of one section.
 
         Args:
@@ -193,10 +125,13 @@ class _Packer:
             limits: Tokens of a chunk of the section.
             bare_limit: Tokens of a chunk of headings alone; each stands under its own path.
         """
+        whole = whole_draft(pieces, bare_limit)
+        if whole is not None:
+            return [whole]
         self._bare_limit = bare_limit
         queue = deque(pieces)
-        drafts: list[_Draft] = []
-        draft = _Draft()
+        drafts: list[Draft] = []
+        draft = Draft()
         while queue or draft.pieces:
             if queue and self._take(draft, queue, limits):
                 continue
@@ -204,14 +139,14 @@ class _Packer:
                 continue
             if self._close(draft, queue, limits):
                 drafts.append(draft)
-                draft = _Draft()
+                draft = Draft()
         if len(drafts) == 1:
             drafts[0].whole_section = True
         else:
-            _even_tail(drafts, limits.body)
+            even_tail(drafts, limits.body)
         return drafts
 
-    def _take(self, draft: _Draft, queue: deque[Piece], limits: Limits) -> bool:
+    def _take(self, draft: Draft, queue: deque[Piece], limits: Limits) -> bool:
         """Move the next piece into the draft, or cut it; ``False`` when the draft is full."""
         piece = queue[0]
         only_bare = draft.is_bare and piece.is_bare
@@ -243,11 +178,11 @@ class _Packer:
         draft.tokens += piece.tokens or 0
         return True
 
-    def _wants_text(self, draft: _Draft, piece: Piece, limits: Limits) -> bool:
+    def _wants_text(self, draft: Draft, piece: Piece, limits: Limits) -> bool:
         """Tell whether to cut ``piece`` rather than to leave headings in a chunk of their own."""
         return draft.is_bare and not piece.is_bare and draft.tokens <= limits.body // 2
 
-    def _gap(self, draft: _Draft, piece: Piece, room: int) -> int:
+    def _gap(self, draft: Draft, piece: Piece, room: int) -> int:
         """Return the tokens of white space that is too long to be counted with every piece."""
         if not draft.pieces or piece.start <= draft.pieces[-1].end:
             return 0
@@ -268,7 +203,7 @@ class _Packer:
         queue.extendleft(reversed(parts))
         return True
 
-    def _close(self, draft: _Draft, queue: deque[Piece], limits: Limits) -> bool:
+    def _close(self, draft: Draft, queue: deque[Piece], limits: Limits) -> bool:
         """Make sure that the draft as a whole is inside the budget.
 
         Tokens of neighbours may join differently from how they were counted one by one. Where
@@ -298,7 +233,7 @@ class _Packer:
             return True
         return True
 
-    def _excess(self, draft: _Draft, limits: Limits) -> int:
+    def _excess(self, draft: Draft, limits: Limits) -> int:
         """Return the tokens over the budget; 0 or less when the draft is surely inside it."""
         body = self._bare_limit if draft.is_bare else limits.body
         slack = len(draft.pieces) + (draft.header is not None)
@@ -309,7 +244,7 @@ class _Packer:
             draft.tokens += limits.header_overhead
         return draft.tokens - body
 
-    def _recount(self, draft: _Draft) -> int:
+    def _recount(self, draft: Draft) -> int:
         if not draft.pieces:
             return 0
         before = f"{draft.header.text}\n" if draft.header else ""
@@ -328,61 +263,3 @@ class _Packer:
             if tokens <= most:
                 return TableHeader(candidate, tokens + limits.header_overhead)
         return None
-
-
-def _even_tail(drafts: list[_Draft], budget: int) -> None:
-    """Move pieces from the last draft but one into a last draft that is small."""
-    if len(drafts) < 2 or drafts[-1].tokens * _SMALL_TAIL >= budget:
-        return
-    before, tail = drafts[-2:]
-    while len(before.pieces) > 1 and not before.pieces[-2].is_bare:
-        piece = before.pieces[-1]
-        tokens = piece.tokens or 0
-        grown = tail.tokens + tokens
-        slack = len(tail.pieces) + 2
-        if grown > before.tokens - tokens or grown + slack > budget:
-            return
-        if piece.header is not tail.header:
-            return
-        before.pieces.pop()
-        before.tokens -= tokens
-        tail.pieces.insert(0, piece)
-        tail.tokens = grown
-
-
-def _join_small(
-    drafts: Iterable[_Draft],
-    sections: Sequence[Section],
-    limits: Callable[[Path], Limits],
-    smallest: int,
-) -> Iterator[_Draft]:
-    """Join neighbouring sections that are both smaller than ``smallest`` tokens."""
-    before: _Draft | None = None
-    for draft in drafts:
-        if before is None:
-            before = draft
-        elif _may_join(before, draft, sections, limits, smallest):
-            before.pieces.extend(draft.pieces)
-            before.tokens += draft.tokens
-            before.joined = True
-        else:
-            yield before
-            before = draft
-    if before is not None:
-        yield before
-
-
-def _may_join(
-    first: _Draft,
-    second: _Draft,
-    sections: Sequence[Section],
-    limits: Callable[[Path], Limits],
-    smallest: int,
-) -> bool:
-    if not (first.whole_section and second.whole_section):
-        return False
-    if max(first.tokens, second.tokens) >= smallest:
-        return False
-    path = common_path(first.path(sections), second.path(sections))
-    slack = len(first.pieces) + len(second.pieces)
-    return first.tokens + second.tokens + slack <= limits(path).body

@@ -118,9 +118,10 @@ class Piece:
         block: Block | None = None,
         grain: Grain = Grain.BLOCK,
         header: TableHeader | None = None,
+        last: int | None = None,
     ) -> None:
-        self.last = trimmed_end(text, start, end)
-        self.first = trimmed_start(text, start, self.last)
+        self.last = trimmed_end(text, start, end) if last is None else last
+        self.first = start if not text[start].isspace() else trimmed_start(text, start, self.last)
         self.start = start if self.first - start <= MAX_GAP else self.first
         self.end = end if end - self.last <= MAX_GAP else self.last
         self.kind = kind

@@ -21,6 +21,7 @@ from pydantic import (
 )
 from tqdm import tqdm
 
+from llama_index_hybrid_pack.chunking.drafts import Limits
 from llama_index_hybrid_pack.chunking.embed_model import model_limits
 from llama_index_hybrid_pack.chunking.embed_text import EmbedText
 from llama_index_hybrid_pack.chunking.formats import detect_format, parse_text
@@ -33,7 +34,7 @@ from llama_index_hybrid_pack.chunking.identity import (
 )
 from llama_index_hybrid_pack.chunking.measuring import Measure
 from llama_index_hybrid_pack.chunking.nodes import OWN_KEYS, Source, build_nodes, link_nodes
-from llama_index_hybrid_pack.chunking.packing import Limits, pack
+from llama_index_hybrid_pack.chunking.packing import pack
 from llama_index_hybrid_pack.chunking.sections import Path, split_sections
 from llama_index_hybrid_pack.errors import ConfigError, bad_options
 from llama_index_hybrid_pack.observability.events import stage

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import pytest
 
 from llama_index_hybrid_pack.chunking.blocks import BlockKind
+from llama_index_hybrid_pack.chunking.drafts import Chunk, Limits
 from llama_index_hybrid_pack.chunking.markdown import parse_markdown
 from llama_index_hybrid_pack.chunking.measuring import Measure, is_countable
-from llama_index_hybrid_pack.chunking.packing import Chunk, Limits, pack
+from llama_index_hybrid_pack.chunking.packing import pack
 from llama_index_hybrid_pack.chunking.plain_text import parse_plain_text
 from llama_index_hybrid_pack.chunking.sections import Path, common_path, split_sections
 from llama_index_hybrid_pack.text import Tokenizer, get_tokenizer
