@@ -86,8 +86,8 @@ def make(count: int, queries: int, real: Path | None = None) -> Data:
     return Data(vectors, asked, texts, query_texts)
 
 
-def nodes(data: Data) -> list[TextNode]:
-    """One node per chunk, ten chunks per document, one of 100 tenants each."""
+def nodes(data: Data, first: int = 0) -> list[TextNode]:
+    """One node per chunk, numbered from ``first``; ten per document, one of 100 tenants each."""
     return [
         TextNode(
             id_=f"node-{number:07d}",
@@ -97,5 +97,5 @@ def nodes(data: Data) -> list[TextNode]:
             excluded_embed_metadata_keys=["tenant", "year"],
             relationships={NodeRelationship.SOURCE: RelatedNodeInfo(node_id=f"doc-{number // 10}")},
         )
-        for number, (text, vector) in enumerate(zip(data.texts, data.vectors, strict=True))
+        for number, (text, vector) in enumerate(zip(data.texts, data.vectors, strict=True), first)
     ]

@@ -11,8 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from llama_index_hybrid_pack.errors import StoreCorruptError
 from llama_index_hybrid_pack.indexing.stores.base import BM25, SearchRequest
-from llama_index_hybrid_pack.indexing.stores.local import LocalHybridStore, lexical, postings
+from llama_index_hybrid_pack.indexing.stores.local import (
+    LocalHybridStore,
+    engine,
+    lexical,
+    postings,
+)
 from tests.store_states import State, assert_holds, nodes_of
 
 FIRST: State = {f"n{number}": f"word{number} text" for number in range(6)}
@@ -214,6 +220,32 @@ def test_a_lexical_index_that_cannot_be_repaired_is_replaced_in_private(
         assert (path / "lexical" / "state.json").exists()
 
 
+def test_an_open_reader_follows_an_optimize(path: Path) -> None:
+    """The log of changes that it would follow is gone then."""
+    with LocalHybridStore(path) as store, LocalHybridStore(path, read_only=True) as reader:
+        assert_holds(reader, STATE)
+        store.delete_nodes(["n0"])
+        store.optimize()
+        store.add(nodes_of({"later": "text"}))
+        state = {**STATE, "later": "text"}
+        del state["n0"]
+        assert_holds(reader, state)
+
+
+def test_a_damaged_page_of_the_table_is_reported(path: Path) -> None:
+    with LocalHybridStore(path) as store:
+        store.add(nodes_of({f"more{number}": "text " * 100 for number in range(300)}))
+    file = path / "store.db"
+    content = bytearray(file.read_bytes())
+    content[2 * 8192 :] = b"\xff" * (len(content) - 2 * 8192)
+    file.write_bytes(content)
+    with (
+        pytest.raises(StoreCorruptError, match="from a backup"),
+        LocalHybridStore(path) as store,
+    ):
+        assert_holds(store, {})
+
+
 def test_reading_never_writes_to_a_store_opened_read_only(path: Path) -> None:
     shutil.rmtree(path / "lexical")
     shutil.rmtree(path / "dense")
@@ -227,8 +259,9 @@ def test_reading_never_writes_to_a_store_opened_read_only(path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize("between", ["nothing", "a small delete", "a large delete"])
 def test_a_phantom_of_a_cut_off_write_is_never_found(
-    path: Path, monkeypatch: pytest.MonkeyPatch
+    path: Path, monkeypatch: pytest.MonkeyPatch, between: str
 ) -> None:
     """Documents that entered the index before a commit that never came; their rows come again."""
     with LocalHybridStore(path) as store:
@@ -242,6 +275,13 @@ def test_a_phantom_of_a_cut_off_write_is_never_found(
                 store.add(nodes_of({"ghost": "ectoplasm"}))
         found = store.search(SearchRequest(query_str="ectoplasm"))
         assert found.legs[BM25].ids == []
+        if between == "a large delete":
+            monkeypatch.setattr(engine, "_MANY_REMOVED", 0)
+            monkeypatch.setattr(lexical, "_MOST_REBUILT", 0)
+            store.delete_nodes(["n0"])
+        elif between == "a small delete":
+            store.delete_nodes(["n0"])
+        state = {key: text for key, text in STATE.items() if key != "n0" or between == "nothing"}
         store.add(nodes_of({"solid": "stone"}))
         assert store.search(SearchRequest(query_str="ectoplasm")).legs[BM25].ids == []
-        assert_holds(store, {**STATE, "solid": "stone"})
+        assert_holds(store, {**state, "solid": "stone"})

@@ -218,6 +218,13 @@ def test_a_very_long_query_is_answered(store: LocalHybridStore, texts: dict[str,
     assert len(search(store, query, 700).ids) == 700
 
 
+def test_a_huge_k_is_no_huge_list(store: LocalHybridStore) -> None:
+    everything = search(store, "w000", 700)
+    assert search(store, "w000", 10**9) == everything
+    half = where("half", "even")
+    assert search(store, "w000", 10**9, filters=half) == search(store, "w000", 700, filters=half)
+
+
 def test_texts_with_surrogates_are_found(tmp_path: Path) -> None:
     with LocalHybridStore(tmp_path / "store") as store:
         store.add([make_node("1", "broken \ud800 text", embedding=vector(1))])

@@ -98,8 +98,10 @@ class Engine:
         """
         for attempt in range(_TRIES):
             with ExitStack() as stack:
-                if attempt == _PATIENCE and not self.read_only:
-                    stack.enter_context(self.lock.held())
+                if attempt == _PATIENCE:
+                    self.dense.forget()
+                    if not self.read_only:
+                        stack.enter_context(self.lock.held())
                 stack.enter_context(translated(self.path))
                 snapshot = stack.enter_context(self.table.snapshot())
                 view = self._try_view(snapshot, dense=dense, lexical=lexical)

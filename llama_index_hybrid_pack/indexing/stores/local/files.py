@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import uuid
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -37,3 +38,23 @@ def write_state(path: Path, state: dict[str, Any]) -> None:
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the entries of a folder durable, where the platform lets a folder be synced."""
+    if os.name == "nt":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def size_of(paths: Iterable[Path]) -> int:
+    """Return the bytes of the files among the paths; one that goes meanwhile counts nothing."""
+    size = 0
+    for path in paths:
+        with contextlib.suppress(OSError):
+            size += path.stat().st_size if path.is_file() else 0
+    return size

@@ -23,7 +23,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from llama_index_hybrid_pack.indexing.stores.local.files import read_state, write_state
+from tqdm.auto import tqdm
+
+from llama_index_hybrid_pack.indexing.stores.local.files import read_state, size_of, write_state
 from llama_index_hybrid_pack.indexing.stores.local.postings import (
     DamagedIndexError,
     LexicalDocument,
@@ -41,6 +43,8 @@ _STATE = "state.json"
 _STALE_SHARE = 0.2
 #: ... if it holds no more nodes than this, which takes seconds.
 _MOST_REBUILT = 20_000
+#: Builds of fewer nodes than this show no progress bar.
+_LONG = 5000
 
 #: Gives the documents of the rows above a row, read from the table.
 Documents = Callable[[Snapshot, int], Iterable[LexicalDocument]]
@@ -160,7 +164,7 @@ class LexicalIndex:
         try:
             postings = Postings(self.folder / epoch, create=True)
             with postings.session() as session:
-                for document in self._documents(snapshot, 0):
+                for document in self._shown(snapshot):
                     session.add(document)
                 session.commit()
             number = snapshot.generation.number
@@ -171,6 +175,16 @@ class LexicalIndex:
         self._open = (epoch, postings)
         self._damaged = self.suspected = False
         self._sweep(epoch)
+
+    def _shown(self, snapshot: Snapshot) -> Iterable[LexicalDocument]:
+        """Return every document, with a progress bar if there are many and on a terminal only."""
+        documents = self._documents(snapshot, 0)
+        if snapshot.count < _LONG:
+            return documents
+        shown: Iterable[LexicalDocument] = tqdm(
+            documents, total=snapshot.count, desc="Indexing", unit="node", disable=None, leave=False
+        )
+        return shown
 
     @contextmanager
     def extension(self, snapshot: Snapshot, following: Generation) -> Iterator[PostingsSession]:
@@ -183,10 +197,7 @@ class LexicalIndex:
             msg = "the lexical index has no state"
             raise DamagedIndexError(msg)
         with self._postings(state.epoch).session() as session:
-            if snapshot.last_row_of(state.following) is None:
-                # A write was cut off after its promise; its rows are given anew by this one.
-                session.remove_from(snapshot.last_row + 1)
-            session.remove(snapshot.removed_after(state.base.number - 1).tolist())
+            self._clean(session, state, snapshot)
             yield session
             self._write(replace(state, base=snapshot.generation, following=following))
             session.commit()
@@ -197,13 +208,21 @@ class LexicalIndex:
         if state is None or not self.is_complete(snapshot):
             return
         with self._postings(state.epoch).session() as session:
-            session.remove(snapshot.removed_after(state.base.number - 1).tolist())
+            self._clean(session, state, snapshot)
             session.commit()
         self._write(replace(state, base=snapshot.generation, following=snapshot.generation))
 
     def size(self) -> int:
         """Return the bytes on disk."""
-        return sum(file.stat().st_size for file in self.folder.rglob("*") if file.is_file())
+        return size_of(self.folder.rglob("*"))
+
+    @staticmethod
+    def _clean(session: PostingsSession, state: _State, snapshot: Snapshot) -> None:
+        """Take out what the table does not have: of a cut-off write, and removed since."""
+        if snapshot.last_row_of(state.following) is None:
+            # The write was cut off after its promise; its rows are given anew to other nodes.
+            session.remove_from(snapshot.last_row + 1)
+        session.remove(snapshot.removed_after(state.base.number - 1).tolist())
 
     def _catch_up(self, state: _State, last: int, snapshot: Snapshot) -> None:
         with self._postings(state.epoch).session() as session:

@@ -155,7 +155,7 @@ class OpenedStore(HybridStore):
         options = {
             name: getattr(self, name) for name in type(self).model_fields.keys() - of_the_folder
         }
-        return _reopen, (type(self), self.path, options)
+        return _reopen, (type(self), str(Path(self.path).absolute()), options)
 
 
 def _reopen(kind: type[Opened], path: str, options: dict[str, Any]) -> Opened:

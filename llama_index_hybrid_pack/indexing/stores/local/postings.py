@@ -200,18 +200,21 @@ class PostingsView:
         wish = self._terms(terms)
         if wish is None or (allowed is not None and not len(allowed)):
             return []
+        documents = max(1, int(self._searcher.num_docs))
         limit = k + 28
         query = wish
         if facets is not None:
             query = self._restricted(wish, self._facets(facets))
         elif allowed is not None:
-            share = len(allowed) / max(1, self._searcher.num_docs)
+            share = len(allowed) / documents
             if self._by_rows_is_cheaper(k, len(allowed), share):
                 return self._search_rows(wish, allowed, k, resolve)
             limit = int(1.3 * limit / share)
         while True:
+            # tantivy makes room for as many hits as are asked for.
+            limit = min(limit, documents)
             rows, scores = self._hits(query, limit)
-            complete = len(rows) < limit
+            complete = len(rows) < limit or limit == documents
             hits = _resolved(rows, scores, resolve, allowed, k=k, complete=complete)
             if hits is not None:
                 return hits

@@ -235,7 +235,9 @@ class LocalHybridStore(OpenedStore):
         ==================  ================================================================
 
         Args:
-            query: ``filters``, ``node_ids`` and ``doc_ids`` must all hold. Mode hybrid takes
+            query: ``filters``, ``node_ids`` and ``doc_ids`` must all hold; an empty list of
+                ``doc_ids`` lets nothing pass, one of ``node_ids`` everything, because
+                ``VectorStoreIndex`` sends it with every query. Mode hybrid takes
                 ``sparse_top_k`` BM25 hits and returns ``hybrid_top_k``; both default to
                 ``similarity_top_k``.
             **kwargs: ``mmr_threshold`` (1 = relevance alone, 0 = diversity alone, default 0.5),

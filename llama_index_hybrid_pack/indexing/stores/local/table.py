@@ -33,6 +33,7 @@ from llama_index_hybrid_pack.indexing.filters import (
     register_functions,
     stored_fields,
 )
+from llama_index_hybrid_pack.indexing.stores.local.files import size_of, sync_folder
 from llama_index_hybrid_pack.indexing.stores.local.records import is_storable_id
 
 FILE_NAME = "store.db"
@@ -133,13 +134,17 @@ class Table:
         try:
             yield connection
         finally:
-            if connection.in_transaction:
-                connection.rollback()
             self._give_back(connection)
 
     def _give_back(self, connection: sqlite3.Connection) -> None:
+        usable = True
+        try:
+            if connection.in_transaction:
+                connection.rollback()
+        except sqlite3.Error:
+            usable = False
         with self._guard:
-            if not self._closed and len(self._idle) < _KEEP:
+            if usable and not self._closed and len(self._idle) < _KEEP:
                 self._idle.append(connection)
                 return
         connection.close()
@@ -153,7 +158,7 @@ class Table:
 
     def size(self) -> int:
         """Return the bytes on disk, log included."""
-        return sum(file.stat().st_size for file in self.folder.glob(f"{FILE_NAME}*"))
+        return size_of(self.folder.glob(f"{FILE_NAME}*"))
 
     def close(self) -> None:
         """Close every idle connection; the last one folds the log into the database file."""
@@ -195,6 +200,7 @@ class Table:
             connection.execute("COMMIT")
         finally:
             connection.close()
+        sync_folder(self.folder)
 
     def check(self) -> bool:
         """Return whether the database is complete; refuse a foreign or newer one."""

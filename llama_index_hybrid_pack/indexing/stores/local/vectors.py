@@ -18,7 +18,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from llama_index_hybrid_pack.indexing.stores.local.files import read_state, write_state
+from llama_index_hybrid_pack.indexing.stores.local.files import read_state, size_of, write_state
 from llama_index_hybrid_pack.indexing.stores.local.records import unit
 from llama_index_hybrid_pack.indexing.stores.local.table import Generation, Snapshot
 
@@ -176,7 +176,7 @@ class VectorFile:
 
     def size(self) -> int:
         """Return the bytes on disk."""
-        return sum(file.stat().st_size for file in self._folder.glob("*") if file.is_file())
+        return size_of(self._folder.glob("*"))
 
     def _sweep(self, epoch: str) -> None:
         for file in self._folder.glob("*-*"):
