@@ -140,25 +140,31 @@ class Engine:
             StoreWriteError: If the disk or the folder refuses; nothing was changed.
             StoreLockedError: If another writer holds the lock for too long.
         """
+        with self._alone():
+            change = self._commit(steps)
+            if change is not None:
+                self._follow(change)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Hold the write lock, and tell failures in the package's words."""
         if self.read_only:
             msg = f"The store at {str(self.path)!r} was opened with read_only=True."
             raise StoreWriteError(msg)
         with self.lock.held(), translated(self.path, writing=True):
             try:
-                change = self._commit(steps)
-            except DamagedIndexError as error:
-                logger.warning("Lexical index of %s is damaged (%s).", self.path, error)
-                self.lexical.index.mark_damaged()
-                change = self._commit(steps)
-            if change is not None:
-                self._follow(change)
+                yield
+            except PostingsWriteError as error:
+                self.lexical.index.forget()
+                raise write_failed(self.path, error) from error
 
     def _commit(self, steps: Callable[[Change], None]) -> Change | None:
         try:
             return self._transact(steps)
-        except PostingsWriteError as error:
-            self.lexical.index.forget()
-            raise write_failed(self.path, error) from error
+        except DamagedIndexError as error:
+            logger.warning("Lexical index of %s is damaged (%s).", self.path, error)
+            self.lexical.index.mark_damaged()
+            return self._transact(steps)
 
     def _transact(self, steps: Callable[[Change], None]) -> Change | None:
         with self.table.connection() as connection:
@@ -209,11 +215,13 @@ class Engine:
 
     def optimize(self) -> None:
         """Forget removed rows everywhere: log, indexes and free pages of the table."""
-        self.write(lambda change: change.transaction.forget_history())
-        with self.lock.held(), translated(self.path, writing=True):
+        with self._alone():
+            self._commit(lambda change: change.transaction.forget_history())
             with self.table.snapshot() as snapshot:
+                dimension = self.settings(snapshot).dimension
                 self.lexical.index.rebuild(snapshot)
-                self._follow_vectors(snapshot, self.settings(snapshot).dimension, anew=True)
+                self.lexical.adopt_own_write(snapshot)
+                self._follow_vectors(snapshot, dimension, anew=True)
             self.dense.forget()
             self.table.compact()
 

@@ -18,7 +18,10 @@ from llama_index_hybrid_pack.errors import (
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _NOT_ALLOWED = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 _FULL = "Free some space and repeat the call; nothing was changed."
-_READ_ONLY = "Make the folder writable, or open the store with read_only=True to search it."
+_READ_ONLY = (
+    "Make the folder writable, or open the store with read_only=True to search it; one that was "
+    "not closed cleanly must first be opened once where it can be written."
+)
 
 
 @contextmanager
