@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+import math
 import uuid
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llama_index_hybrid_pack.indexing.stores.local.files import read_state, write_state
-from llama_index_hybrid_pack.indexing.stores.local.quantizer import QuantizedVectors, Range
+from llama_index_hybrid_pack.indexing.stores.local.quantizer import (
+    Prepared,
+    QuantizedVectors,
+    Range,
+)
 from llama_index_hybrid_pack.indexing.stores.local.vectors import MappedVectors
 
 logger = logging.getLogger(__name__)
@@ -40,6 +45,15 @@ class InvertedVectors(QuantizedVectors):
         super().__init__(span, index)
         self.size = size
         self._probes = probes
+
+    # The lists are found by the vectors as they are, so neither they nor queries are rescaled.
+    def _codes(self, vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+        return vectors
+
+    def prepare(self, query: NDArray[np.float32]) -> Prepared:
+        """Bring a unit vector of shape ``(dimension,)`` to the form in which codes are asked."""
+        spread = float(np.square(query * self._step).sum())
+        return Prepared(query[None, :], 1.0, 0.0, 6.0 * math.sqrt(spread / 12.0))
 
     def describe(self) -> str:
         """Return the engine in words."""
@@ -144,7 +158,8 @@ def _trained(mapped: MappedVectors, span: Range) -> Any:
     kmeans.spherical = True
     kmeans.min_points_per_centroid = 1
     kmeans.train(np.ascontiguousarray(mapped.vectors[np.sort(sample)]), coarse)
-    span.teach(index.sq)
+    # Not train(): the codes must span later vectors too.
+    faiss.copy_array_to_vector(np.concatenate([span.low, span.high - span.low]), index.sq.trained)
     index.is_trained = True
     return index
 

@@ -51,6 +51,8 @@ class DenseView:
     live: NDArray[np.uint8] | None
     """The others as bits, for the scan."""
     mapped: MappedVectors | None
+    aligned: bool
+    """Whether a position is also the place in the mapped file."""
 
     @classmethod
     def of(
@@ -63,7 +65,8 @@ class DenseView:
     ) -> DenseView:
         """Return the view of a snapshot."""
         live = None if dead is None else np.packbits(~dead, bitorder="little")
-        return cls(snapshot.generation, snapshot.last_row, codes, rows, dead, live, mapped)
+        aligned = mapped is not None and np.array_equal(rows, mapped.rows[: len(rows)])
+        return cls(snapshot.generation, snapshot.last_row, codes, rows, dead, live, mapped, aligned)
 
     def search(
         self, snapshot: Snapshot, query: NDArray[np.float32], k: int, allowed: RowSet | None
@@ -83,7 +86,7 @@ class DenseView:
             return self._scan(snapshot, query, k, self.live, every=self.codes.exhaustive)
         chosen = allowed.derived(self, self._choose)
         if chosen.bits is None:
-            return self._gather(snapshot, query, k, self.rows[chosen.positions])
+            return self._gather(snapshot, query, k, chosen.positions)
         return self._scan(snapshot, query, k, chosen.bits, every=True)
 
     def _choose(self, rows: Rows) -> _Chosen:
@@ -122,19 +125,20 @@ class DenseView:
     ) -> tuple[Rows, Scores]:
         size = len(self.rows)
         wanted = k + max(100, k)
-        error = self.codes.span.error(query) + _ROUNDING
+        asked = self.codes.prepare(query)
         while True:
             # What was added after this view was taken is in the codes too, and is dropped here.
             later = self.codes.size - size if bits is None else 0
-            asked = min(wanted + later, self.codes.size)
-            positions, rough = self.codes.search(query, asked, bits, every=every)
+            count = min(wanted + later, self.codes.size)
+            positions, rough = self.codes.search(asked, count, bits, every=every)
             worst = float(rough[-1]) if len(rough) else 0.0
             mine = positions < size
-            rows = self.rows[positions[mine]]
-            exact = self._exact(snapshot, rows, query)
+            positions = positions[mine]
+            rows, exact = self.rows[positions], self._exact(snapshot, positions, query)
             if every:
-                exhausted = len(positions) < asked or asked >= self.codes.size
-                if exhausted or (len(exact) > k and _kth(exact, k) > worst + error):
+                exhausted = len(rough) < count or count >= self.codes.size
+                bound = worst + asked.error + _ROUNDING
+                if exhausted or (len(exact) > k and _kth(exact, k) > bound):
                     return _best(rows, exact, k)
                 wanted *= 4
             elif len(rows) >= k:
@@ -142,29 +146,33 @@ class DenseView:
             every = True
 
     def _gather(
-        self, snapshot: Snapshot, query: NDArray[np.float32], k: int, rows: Rows
+        self, snapshot: Snapshot, query: NDArray[np.float32], k: int, positions: Rows
     ) -> tuple[Rows, Scores]:
-        if len(rows) > 4 * k + 100:
-            rough = self._matrix(snapshot, rows) @ query
-            rows = rows[rough >= _kth(rough, k) - 10 * _ROUNDING]
-        return _best(rows, self._exact(snapshot, rows, query), k)
+        if len(positions) > 4 * k + 100:
+            rough = self._matrix(snapshot, positions) @ query
+            positions = positions[rough >= _kth(rough, k) - 10 * _ROUNDING]
+        return _best(self.rows[positions], self._exact(snapshot, positions, query), k)
 
-    def _exact(self, snapshot: Snapshot, rows: Rows, query: NDArray[np.float32]) -> Scores:
+    def _exact(self, snapshot: Snapshot, positions: Rows, query: NDArray[np.float32]) -> Scores:
         # In double precision and then rounded: equal vectors get equal scores, whatever else is
         # in the batch, so that ties are broken by node id and not by the order of summation.
-        wide = self._matrix(snapshot, rows).astype(np.float64) @ query.astype(np.float64)
+        wide = self._matrix(snapshot, positions).astype(np.float64) @ query.astype(np.float64)
         return wide.astype(np.float32)
 
-    def _matrix(self, snapshot: Snapshot, rows: Rows) -> NDArray[np.float32]:
+    def _matrix(self, snapshot: Snapshot, positions: Rows) -> NDArray[np.float32]:
+        """Return the unit vectors at these positions, from the mapped file or the table."""
+        if self.mapped is not None and self.aligned:
+            return self.mapped.vectors[positions]
+        rows = self.rows[positions]
         if self.mapped is None:
             return _from_table(snapshot, rows, self.codes.dimension)
         found = self.mapped.locate(rows)
         missing = found < 0
         if not missing.any():
             return self.mapped.vectors[found]
-        matrix = np.empty((len(rows), self.mapped.vectors.shape[1]), dtype=np.float32)
+        matrix = np.empty((len(rows), self.codes.dimension), dtype=np.float32)
         matrix[~missing] = self.mapped.vectors[found[~missing]]
-        matrix[missing] = _from_table(snapshot, rows[missing], matrix.shape[1])
+        matrix[missing] = _from_table(snapshot, rows[missing], self.codes.dimension)
         return matrix
 
 
