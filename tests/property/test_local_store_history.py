@@ -96,7 +96,7 @@ class History(RuleBasedStateMachine):
         self.model = {
             node_id: node
             for node_id, node in self.model.items()
-            if node.metadata["tenant"] != tenant
+            if node.ref_doc_id != f"doc-{tenant}"
         }
 
     @precondition(lambda self: self.model)
