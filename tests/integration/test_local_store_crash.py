@@ -40,7 +40,7 @@ KILLS = int(os.environ.get("HYBRID_PACK_KILLS", "10"))
 STEPS = [
     (lexical.LexicalIndex, "repair"),
     (transaction.Transaction, "remove"),
-    (postings.PostingsSession, "__init__"),
+    (postings.PostingsSession, "open"),
     (transaction.Transaction, "insert"),
     (postings.PostingsSession, "add"),
     (transaction.Transaction, "log"),

@@ -27,7 +27,7 @@ from tests.store_states import State, assert_holds, nodes_of
 BEFORE_COMMIT = [
     (lexical.LexicalIndex, "repair"),
     (transaction.Transaction, "remove"),
-    (postings.PostingsSession, "__init__"),
+    (postings.PostingsSession, "open"),
     (transaction.Transaction, "insert"),
     (postings.PostingsSession, "add"),
     (transaction.Transaction, "log"),

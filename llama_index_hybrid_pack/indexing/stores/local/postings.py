@@ -90,6 +90,7 @@ class Postings:
         """Write one commit; leaving by an exception writes nothing."""
         session = PostingsSession(self._index)
         try:
+            session.open()
             yield session
         except BaseException:
             session.abort()
@@ -101,10 +102,15 @@ class PostingsSession:
     """One commit to be."""
 
     def __init__(self, index: Any) -> None:
+        self._index = index
         self._schema = index.schema
+        self._writer: Any = None
+
+    def open(self) -> None:
+        """Take tantivy's own lock."""
         # One thread: a write gives one segment, and the analyzer is the slower part.
         with _writing():
-            self._writer = index.writer(heap_size=_HEAP, num_threads=1)
+            self._writer = self._index.writer(heap_size=_HEAP, num_threads=1)
 
     def add(self, document: LexicalDocument) -> None:
         """Add a document."""
@@ -145,15 +151,18 @@ class PostingsSession:
 
     def close(self) -> None:
         """Wait for merges of segments, and free tantivy's own lock."""
-        # What was committed stands, whatever becomes of a merge.
-        with contextlib.suppress(PostingsWriteError), _writing():
-            self._writer.wait_merging_threads()
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            # What was committed stands, whatever becomes of a merge.
+            with contextlib.suppress(PostingsWriteError), _writing():
+                writer.wait_merging_threads()
 
     def abort(self) -> None:
         """Give up what was not committed."""
-        # After a full disk the writer may be dead already; there is nothing left to undo then.
-        with contextlib.suppress(PostingsWriteError), _writing():
-            self._writer.rollback()
+        if self._writer is not None:
+            # After a full disk the writer may be dead already; nothing is left to undo then.
+            with contextlib.suppress(PostingsWriteError), _writing():
+                self._writer.rollback()
         self.close()
 
 
