@@ -50,23 +50,28 @@ def _development(figures: Figures) -> str:
     return markdown_table(["", *weights, "mean"], rows)
 
 
-def _held_out(figures: Figures, names: Sequence[str]) -> str:
+def held_out(figures: Figures, names: Sequence[str], shown: Sequence[str] = ()) -> str:
+    """Return nDCG@10 with intervals on the held-out questions of these sets.
+
+    ``shown`` are the systems in the table; all of them when it is empty.
+    """
     systems = [row["name"] for row in next(iter(figures["sets"].values()))["systems"]]
     rows = [
         [system, *(_with_interval(figures, name, system, "ndcg@10") for name in names)]
         for system in systems
+        if not shown or system in shown
     ]
     return markdown_table(["", *names], rows)
 
 
 def _documents(figures: Figures) -> str:
     weights = figures["development"]["weights"]
-    return _held_out(figures, [name for name in figures["sets"] if name in weights])
+    return held_out(figures, [name for name in figures["sets"] if name in weights])
 
 
 def _others(figures: Figures) -> str:
     weights = figures["development"]["weights"]
-    return _held_out(figures, [name for name in figures["sets"] if name not in weights])
+    return held_out(figures, [name for name in figures["sets"] if name not in weights])
 
 
 def _recall(figures: Figures) -> str:
