@@ -40,7 +40,7 @@ def ms(value: float) -> str:
 
 
 def times(ratio: float) -> str:
-    return f"{ratio:.1f}×" if ratio < 10 else f"{ratio:,.0f}×"
+    return f"{ratio:.1f}x" if ratio < 10 else f"{ratio:,.0f}x"
 
 
 def row(label: str, ours: float, theirs: float, limit: str = "") -> list[str]:
@@ -71,7 +71,7 @@ def speed() -> str:
             query["cpu_ms"]["ours"],
             query["cpu_ms"]["llama_index"],
         ),
-        row("rank fusion of 2 × 100 ids", rrf["ours_ms"], rrf["llama_index_ms"]),
+        row("rank fusion of 2 x 100 ids", rrf["ours_ms"], rrf["llama_index_ms"]),
         row(
             "MMR 200 → 10, lists as stores give them",
             mmr["ours_lists"],
@@ -141,7 +141,7 @@ def store() -> str:
         ["open and first search", f"{figures['reopen']['open_and_first_search_cpu_s']:.2f} s"],
         ["on disk", f"{sum(disk.values()) / figures['nodes'] / 1000:.1f} kB a node"],
     ]
-    return markdown_table(["LocalHybridStore, 100,000 × 384, CPU time", ""], rows)
+    return markdown_table(["LocalHybridStore, 100,000 x 384, CPU time", ""], rows)
 
 
 def imports() -> str:

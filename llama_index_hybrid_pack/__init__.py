@@ -16,6 +16,7 @@ except PackageNotFoundError:  # a source tree that was never installed
     __version__ = "0.0.0"
 
 if TYPE_CHECKING:
+    from llama_index_hybrid_pack.chunking.reader import read_folder
     from llama_index_hybrid_pack.chunking.structure import StructureNodeParser
     from llama_index_hybrid_pack.config import PackOptions
     from llama_index_hybrid_pack.evaluation.evaluator import RetrievalEvaluator
@@ -53,6 +54,7 @@ _LOCATIONS = {
     "SentenceTransformerEmbedding": "indexing.embedding",
     "StoreRetriever": "retrieval.store",
     "StructureNodeParser": "chunking.structure",
+    "read_folder": "chunking.reader",
 }
 
 __all__ = [
@@ -73,6 +75,7 @@ __all__ = [
     "SentenceTransformerEmbedding",
     "StoreRetriever",
     "StructureNodeParser",
+    "read_folder",
 ]
 
 
