@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import pickle
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from llama_index.core.node_parser import NodeParser
 from llama_index.core.node_parser.node_utils import default_id_func
@@ -15,12 +15,12 @@ from pydantic import (
     ConfigDict,
     Field,
     PlainSerializer,
-    ValidationError,
     WithJsonSchema,
     field_validator,
 )
 from tqdm import tqdm
 
+from llama_index_hybrid_pack._options import StrictOptions
 from llama_index_hybrid_pack.chunking.drafts import Limits
 from llama_index_hybrid_pack.chunking.embed_model import model_limits
 from llama_index_hybrid_pack.chunking.embed_text import EmbedText
@@ -36,7 +36,7 @@ from llama_index_hybrid_pack.chunking.measuring import Measure
 from llama_index_hybrid_pack.chunking.nodes import OWN_KEYS, Source, build_nodes, link_nodes
 from llama_index_hybrid_pack.chunking.packing import pack
 from llama_index_hybrid_pack.chunking.sections import Path, split_sections
-from llama_index_hybrid_pack.errors import ConfigError, bad_options
+from llama_index_hybrid_pack.errors import ConfigError
 from llama_index_hybrid_pack.observability.events import stage
 from llama_index_hybrid_pack.text import DEFAULT_TOKENIZER, get_tokenizer
 
@@ -57,7 +57,7 @@ def _write_id_func(function: Callable[..., str]) -> str | None:
     return None if function is default_id_func else function_name(function)
 
 
-class StructureNodeParser(NodeParser):
+class StructureNodeParser(StrictOptions, NodeParser):
     r"""Cuts documents along headings, paragraphs, list items, table rows and code blocks.
 
     Use it for Markdown and plain text in place of ``MarkdownNodeParser`` and
@@ -165,14 +165,6 @@ class StructureNodeParser(NodeParser):
             "and settings, so that parsing again gives the same ids."
         ),
     )
-
-    if not TYPE_CHECKING:  # type checkers keep the signature that pydantic derives
-
-        def __init__(self, **data: Any) -> None:
-            try:
-                super().__init__(**data)
-            except ValidationError as error:
-                raise bad_options(type(self).__name__, error) from error
 
     @field_validator("min_chunk_size")
     @classmethod
