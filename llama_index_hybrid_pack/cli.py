@@ -220,6 +220,7 @@ def ingest(
         Path | None, typer.Option(help="YAML file with options; see 'hybrid-pack options'.")
     ] = None,
     max_file_mb: Annotated[float, typer.Option(min=0.001, help="Larger files are skipped.")] = 64.0,
+    encoding: Annotated[str, typer.Option(help="Of files without a byte order mark.")] = "utf-8",
     as_json: AsJson = False,
 ) -> None:
     """Read a folder and make it searchable; unchanged documents cost nothing."""
@@ -227,7 +228,7 @@ def ingest(
     from llama_index_hybrid_pack.config import PackOptions
     from llama_index_hybrid_pack.pack import HybridPack
 
-    found = read_folder(folder, max_file_mb=max_file_mb)
+    found = read_folder(folder, max_file_mb=max_file_mb, encoding=encoding)
     chosen = None if options is None else PackOptions.from_yaml(options)
     pack = HybridPack.open_or_create(store, embed_model=_model(embed_model), options=chosen)
     report = pack.ingest(found.documents, show_progress=not as_json)

@@ -55,6 +55,16 @@ def test_ingest_reports_what_it_did_and_what_it_left_out(folder: Path, tmp_path:
     assert again["skipped"][0]["path"] == "photo.md"
 
 
+def test_another_encoding_is_one_option_away(folder: Path, tmp_path: Path) -> None:
+    (folder / "umlaut.txt").write_bytes("Rückgabe im Café".encode("cp1252"))
+    done = runner.invoke(cli.app, ["ingest", str(folder), "--store", str(tmp_path / "s")])
+    assert "umlaut.txt" in done.stderr
+    store = str(tmp_path / "s2")
+    done = runner.invoke(cli.app, ["ingest", str(folder), "--store", store, "--encoding", "cp1252"])
+    assert "umlaut.txt" not in done.stderr
+    assert "Rückgabe im Café" in run("search", "Cafe", "--store", store, "-n", "1")
+
+
 def test_search_shows_passages_and_their_way(store: Path) -> None:
     plain = run("search", "E-504", "--store", str(store))
     assert "1. codes.md, Codes" in plain
