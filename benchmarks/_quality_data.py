@@ -188,19 +188,23 @@ def _cut(source: Path, model: SentenceTransformerEmbedding) -> list[TextNode]:
     ]
     parser = StructureNodeParser.for_embed_model(model)
     nodes: list[BaseNode] = parser.get_nodes_from_documents(documents)
-    return [node for node in nodes if isinstance(node, TextNode)]
+    return [_kept_apart(node) for node in nodes if isinstance(node, TextNode)]
 
 
 def _whole(row: dict[str, str]) -> TextNode:
-    # LlamaIndex's fusion takes nodes with equal text and metadata for one and adds up their
-    # scores. The id keeps them apart, so that its figures are the best that it can give.
-    return TextNode(
-        id_=row["id"],
-        text=_titled(row),
-        metadata={"id": row["id"]},
-        excluded_embed_metadata_keys=["id"],
-        excluded_llm_metadata_keys=["id"],
-    )
+    return _kept_apart(TextNode(id_=row["id"], text=_titled(row)))
+
+
+def _kept_apart(node: TextNode) -> TextNode:
+    """Put the id into the metadata, unseen by models and by BM25.
+
+    LlamaIndex's fusion takes nodes with equal text and metadata for one and adds up their scores.
+    So its figures are the best that it can give.
+    """
+    node.metadata["id"] = node.node_id
+    node.excluded_embed_metadata_keys.append("id")
+    node.excluded_llm_metadata_keys.append("id")
+    return node
 
 
 def _titled(row: dict[str, str]) -> str:

@@ -12,7 +12,7 @@ from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.llms import MockLLM
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.retrievers import QueryFusionRetriever
-from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index.retrievers.bm25 import BM25Retriever
 
 from benchmarks._quality_data import CachedEmbedder, Corpus
@@ -73,7 +73,7 @@ class Bare(BaseRetriever):
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return [
-            NodeWithScore(node=TextNode(id_=hit.node.node_id, text=hit.text), score=hit.score)
+            NodeWithScore(node=hit.node.model_copy(update={"metadata": {}}), score=hit.score)
             for hit in self._retriever.retrieve(query_bundle)
         ]
 
