@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from enum import Enum
-from typing import TypedDict, cast
+from typing import Any, TypedDict, cast
 
 from llama_index.core.schema import BaseNode, NodeWithScore
 
@@ -56,6 +56,17 @@ class StageScore(TypedDict):
     scale: str
 
 
+class _Recorded(dict[str, Any]):
+    """Metadata with a stage record, which its text form leaves out.
+
+    LlamaIndex's fusion knows a node by a hash of its text and of ``str(metadata)``: with the
+    record in it, the hits of two legs would be two nodes and would never be merged.
+    """
+
+    def __repr__(self) -> str:
+        return repr({key: value for key, value in self.items() if key != STAGES_KEY})
+
+
 def annotate(
     hit: NodeWithScore,
     stage: str,
@@ -85,7 +96,7 @@ def annotate(
     stages[stage] = {"score": value, "rank": int(rank), "scale": scale.value}
     # Past pydantic's assignment, which validates the whole node anew and takes half of the time.
     values = vars(node)
-    values["metadata"] = {**node.metadata, STAGES_KEY: stages}
+    values["metadata"] = _Recorded({**node.metadata, STAGES_KEY: stages})
     for name in ("excluded_embed_metadata_keys", "excluded_llm_metadata_keys"):
         if STAGES_KEY not in values[name]:
             values[name] = [*values[name], STAGES_KEY]
