@@ -149,8 +149,8 @@ def weighted_fusion(
         lower_bounds: One per list, for ``normalization="theoretical"``.
 
     Returns:
-        Ids with fused scores (scale ``fused``; in [0, 1] for ``min_max``, ``dist_based`` and
-        ``theoretical``), score descending, then id.
+        Ids with fused scores (scale ``fused``; in [0, 1] for ``min_max`` and ``theoretical``),
+        score descending, then id.
 
     Raises:
         ConfigError: If weights, normalisation or bounds cannot be used.

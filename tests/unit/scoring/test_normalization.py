@@ -31,22 +31,31 @@ def test_dist_based_maps_three_standard_deviations_around_the_mean_to_0_and_1() 
     assert normalize(scores, "dist_based") == pytest.approx(expected)
 
 
-def test_dist_based_is_clipped_at_an_outlier() -> None:
-    values = normalize([1000.0, *[1.0] * 30], "dist_based")
-    assert values[0] == 1.0
-    assert all(0.0 < value < 0.5 for value in values[1:])
+def test_dist_based_keeps_the_order_of_hits_far_above_the_others() -> None:
+    values = normalize([1000.0, 990.0, *[1.0] * 60], "dist_based")
+    assert values[0] > values[1] > 1.0
+    assert all(0.0 < value < 0.5 for value in values[2:])
 
 
-def test_dist_based_equals_llama_index_on_scores_without_outliers() -> None:
+def test_dist_based_gives_0_to_a_hit_far_below_the_others() -> None:
+    assert normalize([*[10.0] * 60, -1000.0], "dist_based")[-1] == 0.0
+
+
+@pytest.mark.parametrize("scores", [[0.9, 0.71, 0.7, 0.2], [40.0, 30.0, *[2.0, 1.0] * 30]])
+def test_dist_based_equals_llama_index(scores) -> None:
     from llama_index.core.llms import MockLLM
     from llama_index.core.retrievers import QueryFusionRetriever
     from llama_index.core.schema import NodeWithScore, TextNode
 
-    scores = [0.9, 0.71, 0.7, 0.2]
     theirs = QueryFusionRetriever([], llm=MockLLM(), retriever_weights=[1.0], num_queries=1)
-    hits = [NodeWithScore(node=TextNode(id_=str(s), text=str(s)), score=s) for s in scores]
+    hits = [
+        NodeWithScore(node=TextNode(id_=str(i), text=str(i)), score=score)
+        for i, score in enumerate(scores)
+    ]
     fused = theirs._relative_score_fusion({("q", 0): hits}, dist_based=True)
-    assert normalize(scores, "dist_based") == pytest.approx([hit.score for hit in fused])
+    assert normalize(scores, "dist_based") == pytest.approx(
+        [hit.score for hit in sorted(fused, key=lambda hit: int(hit.node_id))]
+    )
 
 
 def test_theoretical_counts_from_the_lowest_score_there_can_be() -> None:
