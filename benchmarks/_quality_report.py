@@ -34,19 +34,19 @@ def fill(text: str, figures: Figures) -> str:
 def _sets(figures: Figures) -> str:
     rows = [
         [name, str(found["documents"]), str(found["n_development"]), str(found["n_held_out"])]
-        for name, found in figures["sets"].items()
+        for name, found in ((name, figures["sets"][name]) for name in figures["order"])
     ]
     return markdown_table(["set", "nodes", "development questions", "held-out questions"], rows)
 
 
 def _development(figures: Figures) -> str:
-    means, weights = figures["development"]["means"], figures["development"]["weights"]
-    names = list(next(iter(means.values())))
+    weights = dict(figures["development"]["weights"])
+    means = {name: dict(rows) for name, rows in figures["development"]["means"].items()}
     rows = []
-    for name in names:
+    for name in next(iter(means.values())):
         values = [means[corpus][name] for corpus in weights]
         mean = sum(v * w for v, w in zip(values, weights.values(), strict=True))
-        rows.append([name, *map(_figure, values), _figure(mean / sum(weights.values()))])
+        rows.append([name, *map(_figure, values), _figure(mean / sum(weights.values()), 4)])
     return markdown_table(["", *weights, "mean"], rows)
 
 
@@ -65,13 +65,13 @@ def held_out(figures: Figures, names: Sequence[str], shown: Sequence[str] = ()) 
 
 
 def _documents(figures: Figures) -> str:
-    weights = figures["development"]["weights"]
-    return held_out(figures, [name for name in figures["sets"] if name in weights])
+    weights = dict(figures["development"]["weights"])
+    return held_out(figures, [name for name in figures["order"] if name in weights])
 
 
 def _others(figures: Figures) -> str:
-    weights = figures["development"]["weights"]
-    return held_out(figures, [name for name in figures["sets"] if name not in weights])
+    weights = dict(figures["development"]["weights"])
+    return held_out(figures, [name for name in figures["order"] if name not in weights])
 
 
 def _recall(figures: Figures) -> str:
@@ -87,7 +87,7 @@ def _recall(figures: Figures) -> str:
     ]
     rows = [
         [name, system, *(_with_interval(figures, name, system, f"recall@{k}") for k in _DEPTHS)]
-        for name in figures["sets"]
+        for name in figures["order"]
         for system in shown
     ]
     return markdown_table(["set", "", *(f"recall@{k}" for k in _DEPTHS)], rows)
@@ -99,9 +99,10 @@ def _claims(figures: Figures) -> str:
         label = f"{claim['second']} - {claim['first']}"
         together = claim["together"]
         if together is not None:
-            cells = [_change(together), _p(together["p"]), str(together["n"])]
+            cells = [_change(together), _p(together["p_holm"]), str(together["n"])]
             rows.append([f"**{label}**", "six sets together", *cells])
-        for name, row in claim["sets"].items():
+        for name in figures["order"]:
+            row = claim["sets"][name]
             rows.append([label, name, _change(row), _p(row["p_holm"]), str(row["n"])])
     return markdown_table(["difference", "set", "nDCG@10 [95 %]", "p", "n"], rows)
 
@@ -117,7 +118,7 @@ def _together(figures: Figures) -> str:
         worse = sum(row["p_holm"] < 0.05 and row["difference"] < 0 for row in sets)
         label = f"{claim['second']} - {claim['first']}"
         counts = f"{better} / {worse} of {len(claim['sets'])}"
-        rows.append([label, _change(together), _p(together["p"]), counts])
+        rows.append([label, _change(together), _p(together["p_holm"]), counts])
     header = ["difference", "six sets together [95 %]", "p", "sets significantly better / worse"]
     return markdown_table(header, rows)
 
@@ -125,8 +126,8 @@ def _together(figures: Figures) -> str:
 def _cost(figures: Figures) -> str:
     found = figures["sets"]["scifact"]["milliseconds"]
     return markdown_table(
-        ["hybrid search, scifact", "CPU ms per question"],
-        [[name, f"{value:.2f}"] for name, value in found.items()],
+        ["scifact", "CPU ms per question"],
+        [[name, f"{value:.1f}"] for name, value in found.items()],
     )
 
 

@@ -12,7 +12,7 @@ from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.llms import MockLLM
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.retrievers import QueryFusionRetriever
-from llama_index.core.schema import NodeWithScore, QueryBundle
+from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
 from llama_index.retrievers.bm25 import BM25Retriever
 
 from benchmarks._quality_data import CachedEmbedder, Corpus
@@ -64,18 +64,28 @@ class Recorded(BaseRetriever):
         return [NodeWithScore(node=h.node, score=h.score) for h in self._found[text][: self._top_k]]
 
 
-class Bare(BaseRetriever):
-    """Hands on hits whose nodes have no metadata, as many a tutorial makes them."""
+class Relabelled(BaseRetriever):
+    """Hands on copies whose nodes have other metadata: LlamaIndex's fusion goes by text and that.
 
-    def __init__(self, retriever: BaseRetriever) -> None:
+    Args:
+        keep: Keys that stay. None, as in many a tutorial: nodes of equal text become one. The id
+            alone: hits of our legs meet, although each leg's stage record is another.
+    """
+
+    def __init__(self, retriever: BaseRetriever, keep: tuple[str, ...] = ()) -> None:
         super().__init__()
         self._retriever = retriever
+        self._keep = keep
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return [
-            NodeWithScore(node=hit.node.model_copy(update={"metadata": {}}), score=hit.score)
+            NodeWithScore(node=self._copy(hit.node), score=hit.score)
             for hit in self._retriever.retrieve(query_bundle)
         ]
+
+    def _copy(self, node: BaseNode) -> BaseNode:
+        metadata = {key: node.metadata[key] for key in self._keep}
+        return node.model_copy(update={"metadata": metadata})
 
 
 class Systems:
@@ -166,7 +176,7 @@ class Systems:
         yield System("LlamaIndex VectorStoreIndex", self.their_dense)
         for mode in ("simple", "reciprocal_rerank", "relative_score", "dist_based_score"):
             yield System(f"LlamaIndex {mode}", self.theirs(mode, self.their_dense, self.their_bm25))
-        bare = Bare(self.their_dense), Bare(self.their_bm25)
+        bare = Relabelled(self.their_dense), Relabelled(self.their_bm25)
         yield System(f"{INCUMBENT}, no metadata", self.theirs("dist_based_score", *bare))
         yield System("BM25", self.bm25)
         yield System("dense", self.dense)
@@ -183,10 +193,8 @@ class Systems:
                 similarity_top_k=DEPTH,
             ),
         )
-        yield System(
-            "LlamaIndex's fusion, our legs",
-            self.theirs("dist_based_score", self.dense, self.bm25),
-        )
+        ours = Relabelled(self.dense, ("id",)), Relabelled(self.bm25, ("id",))
+        yield System("LlamaIndex's fusion, our legs", self.theirs("dist_based_score", *ours))
         weight, candidates = DEFAULTS.ranking.blend_weight, DEFAULTS.ranking.candidates
         yield System(
             "late interaction alone", self.hybrid(), (self.late_interaction(1.0, candidates),)
